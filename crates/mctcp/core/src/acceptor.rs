@@ -3,25 +3,25 @@
 //!
 //! | connection | receives | result |
 //! |---|---|---|
-//! | silent | HELLO | [`Open`](Verdict::Open), or [`Again`](Verdict::Again) if its nonce is known |
+//! | silent | HELLO | [`Open`](Verdict::Open), or [`Again`](Verdict::RepeatedHello) if its nonce is known |
 //! | silent | JOIN with a valid, unused token | CHALLENGE is sent; the connection is unproven |
 //! | unproven | valid PROOF | [`Joined`](Verdict::Joined), or REFUSE if all is delivered |
 //! | any | any other frame | REFUSE is sent; the connection is closed |
 //! | any | timeout | the connection is closed |
 //!
-//! A burst of clients is queued, not refused: a connection without a place is opened later
-//! ([`Acceptor::open`]), and a HELLO without a place for its session is held until a place is free,
-//! for the rest of the handshake timeout.
+//! A burst of clients is queued, not refused: a connection above the limits is opened later
+//! ([`Acceptor::open`]), and a HELLO above the limits of sessions is queued until its session may
+//! open, for the rest of the handshake timeout.
 //!
 //! With a pre-shared key, a session counts against the session limit once its client has proven
-//! that it has the key ([`Acceptor::prove`]). Before that, two rules bound the resources of a
+//! that it has the key ([`Acceptor::mark_proven`]). Before that, two rules bound the resources of a
 //! client without the key: the token of a HELLO is checked without state, and replayed HELLOs,
 //! whose token is valid, open at most [`Limits::unproven_sessions`] sessions, which end after
 //! the handshake timeout.
 //!
-//! The token of a JOIN shows that the client has the session's key, and cannot be reused: for a
-//! replayed token the server neither computes nor waits. The proof shows that the other end of this
-//! connection has the key.
+//! The token of a JOIN shows that the client has the session's key. It is valid once: a replayed
+//! token is refused without a CHALLENGE. The proof shows that the other end of this connection has
+//! the key.
 
 mod replay;
 #[cfg(test)]
@@ -91,12 +91,25 @@ pub enum Verdict {
     Open(ConnectionId, Hello, HelloAck, SessionKey),
     /// The connection repeats the HELLO of a session whose client has no `HELLO_ACK`: it becomes
     /// a further subflow.
-    Again(ConnectionId, u64),
+    RepeatedHello(ConnectionId, u64),
     /// The connection belongs to this session, as this subflow. The session receives
     /// all further frames.
     Joined(ConnectionId, Join),
     /// Close the connection after sending queued frames.
     Close(ConnectionId),
+}
+
+impl Verdict {
+    /// The connection of this verdict.
+    pub fn connection(&self) -> ConnectionId {
+        match self {
+            Self::Send(id, _)
+            | Self::Open(id, ..)
+            | Self::RepeatedHello(id, _)
+            | Self::Joined(id, _)
+            | Self::Close(id) => *id,
+        }
+    }
 }
 
 /// Assigns the connections of one listener to sessions.
@@ -111,32 +124,32 @@ pub struct Acceptor {
     credit: u64,
     psk: Option<Box<[u8]>>,
     nonces: Nonces,
-    next: u64,
+    next_connection: u64,
     /// Connections without verdict. All have the same timeout, so the first one expires first.
     connections: BTreeMap<ConnectionId, Connection>,
     silent: Quota<ConnectionId>,
     unproven: Quota<ConnectionId>,
     /// Sessions whose client has not proven that it has the pre-shared key.
     unproven_sessions: Quota<u64>,
-    /// HELLOs with a valid token that are queued for a place, by source; and their number.
-    waiting: BTreeMap<IpAddr, VecDeque<Waiting>>,
-    waiting_count: usize,
-    sessions: BTreeMap<u64, Known>,
+    /// HELLOs with a valid token above the limits of sessions, by source; and their number.
+    queued: BTreeMap<IpAddr, VecDeque<QueuedHello>>,
+    queued_count: usize,
+    sessions: BTreeMap<u64, SessionEntry>,
     /// Sessions that ended without error, the newest last.
-    finished: BTreeMap<u64, Known>,
+    finished: BTreeMap<u64, SessionEntry>,
     finished_in_order: VecDeque<u64>,
     /// Nonces of sessions whose client may not have received `HELLO_ACK`.
     unconfirmed: BTreeMap<[u8; 32], u64>,
     /// Nonces of other sessions, the newest last: a late HELLO must not open another session.
-    used: BTreeSet<[u8; 32]>,
+    used_nonces: BTreeSet<[u8; 32]>,
     used_in_order: VecDeque<[u8; 32]>,
-    out: VecDeque<Verdict>,
+    verdicts: VecDeque<Verdict>,
 }
 
-/// After this share of the handshake timeout, a silent connection may be replaced by a new one.
-const SILENT_SHARE: u64 = 4;
+/// After a fourth of the handshake timeout, a new connection may replace a silent one.
+const SILENT_TIMEOUT_DIVISOR: u64 = 4;
 /// Number of nonces kept per allowed session.
-const MAX_NONCES: usize = 4;
+const NONCES_PER_SESSION: usize = 4;
 
 #[derive(Debug)]
 struct Connection {
@@ -144,13 +157,13 @@ struct Connection {
     deadline: Time,
     /// The join to be proven, and the nonce of the CHALLENGE.
     join: Option<(Join, [u8; 16])>,
-    /// Its HELLO is queued for a place.
-    is_waiting: bool,
+    /// Its HELLO is in [`Acceptor::queued`].
+    is_queued: bool,
 }
 
 /// A queued HELLO.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedHello {
     id: ConnectionId,
     hello: Hello,
     /// Secret exported by TLS.
@@ -159,11 +172,11 @@ struct Waiting {
 
 /// State of a session for joins.
 #[derive(Debug)]
-struct Known {
+struct SessionEntry {
     key: SessionKey,
     joins: Window,
-    hello: [u8; 32],
-    tls: bool,
+    hello_nonce: [u8; 32],
+    uses_tls: bool,
     source: IpAddr,
 }
 
@@ -190,21 +203,21 @@ impl Acceptor {
             credit,
             psk,
             nonces: Nonces::new(seed),
-            next: 0,
+            next_connection: 0,
             connections: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            waiting_count: 0,
+            queued: BTreeMap::new(),
+            queued_count: 0,
             sessions: BTreeMap::new(),
             finished: BTreeMap::new(),
             finished_in_order: VecDeque::new(),
             unconfirmed: BTreeMap::new(),
-            used: BTreeSet::new(),
+            used_nonces: BTreeSet::new(),
             used_in_order: VecDeque::new(),
-            out: VecDeque::new(),
+            verdicts: VecDeque::new(),
         }
     }
 
-    /// Registers an accepted connection. `None`: no place is free. The driver must not read from
+    /// Registers an accepted connection. `None`: the limits are reached. The driver must not read from
     /// the connection, and must call this again when another connection has left.
     pub fn open(&mut self, now: Time, source: IpAddr) -> Option<ConnectionId> {
         self.expire(now);
@@ -213,27 +226,27 @@ impl Acceptor {
             Admission::InsteadOf(other) => self.close(other),
             Admission::Full => {
                 let mut all = self.connections.iter();
-                let (oldest, _) = all.find(|(_, it)| it.join.is_none() && !it.is_waiting)?;
+                let (oldest, _) = all.find(|(_, it)| it.join.is_none() && !it.is_queued)?;
                 self.close_if_idle(now, *oldest)?;
             }
             Admission::SourceFull(oldest) => self.close_if_idle(now, oldest?)?,
         }
-        let id = ConnectionId(self.next);
-        self.next += 1;
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
         self.silent.take(source, id);
         let deadline = now + self.limits.handshake;
-        self.connections.insert(id, Connection { source, deadline, join: None, is_waiting: false });
+        self.connections.insert(id, Connection { source, deadline, join: None, is_queued: false });
         Some(id)
     }
 
-    /// Closes a silent connection after a share of the handshake timeout, since clients send HELLO
-    /// or JOIN at once. `None`: it is not idle for that long.
+    /// Closes a connection that has been silent for a fourth of the handshake timeout: clients send
+    /// HELLO or JOIN at once. `None`: it has not.
     fn close_if_idle(&mut self, now: Time, id: ConnectionId) -> Option<()> {
-        let Connection { deadline, is_waiting: false, .. } = *self.connections.get(&id)? else {
+        let Connection { deadline, is_queued: false, .. } = *self.connections.get(&id)? else {
             return None;
         };
         let handshake = self.limits.handshake.as_nanos();
-        let left = Span::from_nanos(handshake - handshake / SILENT_SHARE);
+        let left = Span::from_nanos(handshake - handshake / SILENT_TIMEOUT_DIVISOR);
         (deadline <= now + left).then(|| self.close(id))
     }
 
@@ -249,14 +262,13 @@ impl Acceptor {
         self.expire(now);
         let Some(connection) = self.connections.get(&id) else { return };
         let result = match (frame, connection.join) {
-            (Frame::Hello(hello), None) if !connection.is_waiting => self.hello(id, hello, tls),
-            (Frame::Join(join), None) => self.join(id, join),
-            (Frame::Proof(proof), Some((join, nonce))) => self.proof(id, join, nonce, &proof),
+            (Frame::Hello(hello), None) if !connection.is_queued => self.on_hello(id, hello, tls),
+            (Frame::Join(join), None) => self.on_join(id, join),
+            (Frame::Proof(proof), Some((join, nonce))) => self.on_proof(id, join, nonce, &proof),
             _ => Err(Reason::Protocol),
         };
         if let Err(reason) = result {
-            self.out.push_back(Verdict::Send(id, Frame::Refuse(reason)));
-            self.close(id);
+            self.refuse(id, reason);
         }
     }
 
@@ -269,45 +281,44 @@ impl Acceptor {
     /// Records that the session's client has received `HELLO_ACK`, and will not repeat HELLO. Data
     /// right after a HELLO do not show this: see
     /// [`Session::is_confirmed`](crate::Session::is_confirmed).
-    pub fn confirm(&mut self, session: u64) {
+    pub fn mark_confirmed(&mut self, session: u64) {
         let Some(known) = self.sessions.get(&session) else { return };
-        if self.unconfirmed.get(&known.hello) == Some(&session) {
-            self.unconfirmed.remove(&known.hello);
-            self.used.insert(known.hello);
-            self.used_in_order.push_back(known.hello);
+        if self.unconfirmed.get(&known.hello_nonce) == Some(&session) {
+            self.unconfirmed.remove(&known.hello_nonce);
+            self.used_nonces.insert(known.hello_nonce);
+            self.used_in_order.push_back(known.hello_nonce);
         }
-        if self.used_in_order.len() > self.limits.sessions.saturating_mul(MAX_NONCES)
+        if self.used_in_order.len() > self.limits.sessions.saturating_mul(NONCES_PER_SESSION)
             && let Some(oldest) = self.used_in_order.pop_front()
         {
-            self.used.remove(&oldest);
+            self.used_nonces.remove(&oldest);
         }
     }
 
     /// Records that the session's client has proven that it has the pre-shared key.
-    pub fn prove(&mut self, session: u64) {
+    pub fn mark_proven(&mut self, session: u64) {
         if let Some(known) = self.sessions.get(&session) {
             self.unproven_sessions.give_back(known.source, session);
         }
-        self.open_waiting();
+        self.open_queued();
     }
 
-    /// The session has ended: further joins are rejected.
-    pub fn forget(&mut self, session: u64) {
-        self.confirm(session);
-        self.prove(session);
+    /// Removes an ended session: further joins are refused.
+    pub fn remove(&mut self, session: u64) {
+        self.mark_confirmed(session);
+        self.mark_proven(session);
         self.sessions.remove(&session);
         if self.finished.remove(&session).is_some() {
             self.finished_in_order.retain(|known| *known != session);
         }
-        self.open_waiting();
+        self.open_queued();
     }
 
-    /// The session has ended, and both ends have received everything. The client may have
-    /// missed this if the last acknowledgement was lost with its connection: its JOIN is
-    /// answered with FINISHED.
+    /// Records that the session has ended, and both ends have received everything. If the client has
+    /// lost the last acknowledgement with its connection, its next JOIN is refused as finished.
     pub fn finish(&mut self, session: u64) {
-        self.confirm(session);
-        self.prove(session);
+        self.mark_confirmed(session);
+        self.mark_proven(session);
         let Some(known) = self.sessions.remove(&session) else { return };
         self.finished.insert(session, known);
         self.finished_in_order.push_back(session);
@@ -316,12 +327,12 @@ impl Acceptor {
         {
             self.finished.remove(&oldest);
         }
-        self.open_waiting();
+        self.open_queued();
     }
 
     /// The next verdict.
     pub fn poll(&mut self) -> Option<Verdict> {
-        self.out.pop_front()
+        self.verdicts.pop_front()
     }
 
     /// Deadline of the next [`on_wake`](Self::on_wake).
@@ -338,147 +349,158 @@ impl Acceptor {
         while let Some((&id, connection)) = self.connections.first_key_value()
             && connection.deadline <= now
         {
-            if connection.is_waiting {
-                self.out.push_back(Verdict::Send(id, Frame::Refuse(Reason::Limit)));
+            if connection.is_queued {
+                self.refuse(id, Reason::Limit);
+            } else {
+                self.close(id);
             }
-            self.close(id);
         }
+    }
+
+    fn refuse(&mut self, id: ConnectionId, reason: Reason) {
+        self.verdicts.push_back(Verdict::Send(id, Frame::Refuse(reason)));
+        self.close(id);
     }
 
     fn close(&mut self, id: ConnectionId) {
         self.release(id);
-        self.out.push_back(Verdict::Close(id));
+        self.verdicts.push_back(Verdict::Close(id));
     }
 
     fn release(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.remove(&id) {
-            if connection.is_waiting
-                && let Some(all) = self.waiting.get_mut(&connection.source)
+            if connection.is_queued
+                && let Some(all) = self.queued.get_mut(&connection.source)
             {
-                all.retain(|waiting| waiting.id != id);
-                self.waiting_count -= 1;
+                all.retain(|hello| hello.id != id);
+                self.queued_count -= 1;
             }
             self.silent.give_back(connection.source, id);
             self.unproven.give_back(connection.source, id);
         }
     }
 
-    fn hello(&mut self, id: ConnectionId, hello: Hello, tls: Option<&[u8]>) -> Result<(), Reason> {
+    fn on_hello(
+        &mut self,
+        id: ConnectionId,
+        hello: Hello,
+        tls: Option<&[u8]>,
+    ) -> Result<(), Reason> {
         let shared = secret::shared(self.psk.as_deref(), tls);
-        let has_psk = self.psk.is_some();
-        if has_psk && !(hello.limits.proof && secret::is_hello_token(&shared, &hello)) {
+        if self.psk.is_some() && !(hello.limits.proof && secret::is_hello_token(&shared, &hello)) {
             return Err(Reason::Authentication);
         }
         let source = self.connections.get(&id).ok_or(Reason::Protocol)?.source;
-        if self.has_place(source) || self.is_known(&hello) {
-            return self.begin(id, hello, tls);
+        if self.has_room(source) || self.is_known(&hello) {
+            return self.open_session(id, hello, tls);
         }
-        // Replayed HELLOs may be queued too: reserve half of the places for other connections.
-        if self.waiting_count >= self.limits.silent / 2 {
+        // Replayed HELLOs may be queued too: half of the silent connections are reserved for others.
+        if self.queued_count >= self.limits.silent / 2 {
             return Err(Reason::Limit);
         }
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.is_waiting = true;
-            let waiting = Waiting { id, hello, tls: tls.map(Box::from) };
-            self.waiting.entry(source).or_default().push_back(waiting);
-            self.waiting_count += 1;
+            connection.is_queued = true;
+            let queued = QueuedHello { id, hello, tls: tls.map(Box::from) };
+            self.queued.entry(source).or_default().push_back(queued);
+            self.queued_count += 1;
         }
         Ok(())
     }
 
-    /// Whether a place for a session from `source` is free.
-    fn has_place(&self, source: IpAddr) -> bool {
+    /// Whether the limits allow another session from `source`.
+    fn has_room(&self, source: IpAddr) -> bool {
         let proven = self.sessions.len() - self.unproven_sessions.taken();
-        let is_unproven = self.psk.is_some();
         proven < self.limits.sessions
-            && (!is_unproven || self.unproven_sessions.look(source) == Admission::Free)
+            && (self.psk.is_none() || self.unproven_sessions.look(source) == Admission::Free)
     }
 
-    /// Whether this HELLO was received before; then it needs no place.
+    /// Whether this HELLO was received before, so that it opens no session.
     fn is_known(&self, hello: &Hello) -> bool {
-        self.unconfirmed.contains_key(&hello.nonce) || self.used.contains(&hello.nonce)
+        self.unconfirmed.contains_key(&hello.nonce) || self.used_nonces.contains(&hello.nonce)
     }
 
-    /// Opens the queued sessions that have a place, the oldest of each source first.
-    fn open_waiting(&mut self) {
-        if self.waiting_count == 0 {
+    /// Opens queued sessions within the limits, the oldest of each source first.
+    fn open_queued(&mut self) {
+        if self.queued_count == 0 {
             return;
         }
-        let sources: Vec<IpAddr> = self.waiting.keys().copied().collect();
+        let sources: Vec<IpAddr> = self.queued.keys().copied().collect();
         for source in sources {
-            while self.has_place(source) {
-                let Some(all) = self.waiting.get_mut(&source) else { break };
-                let Some(Waiting { id, hello, tls }) = all.pop_front() else {
-                    self.waiting.remove(&source);
+            while self.has_room(source) {
+                let Some(all) = self.queued.get_mut(&source) else { break };
+                let Some(QueuedHello { id, hello, tls }) = all.pop_front() else {
+                    self.queued.remove(&source);
                     break;
                 };
-                self.waiting_count -= 1;
+                self.queued_count -= 1;
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.is_waiting = false;
+                    connection.is_queued = false;
                 }
-                if let Err(reason) = self.begin(id, hello, tls.as_deref()) {
-                    self.out.push_back(Verdict::Send(id, Frame::Refuse(reason)));
-                    self.close(id);
+                if let Err(reason) = self.open_session(id, hello, tls.as_deref()) {
+                    self.refuse(id, reason);
                 }
             }
         }
     }
 
     /// Opens the session of a HELLO, or adds the connection to it.
-    fn begin(&mut self, id: ConnectionId, hello: Hello, tls: Option<&[u8]>) -> Result<(), Reason> {
+    fn open_session(
+        &mut self,
+        id: ConnectionId,
+        hello: Hello,
+        tls: Option<&[u8]>,
+    ) -> Result<(), Reason> {
         let source = self.connections.get(&id).ok_or(Reason::Protocol)?.source;
         let shared = secret::shared(self.psk.as_deref(), tls);
-        let has_psk = self.psk.is_some();
         if let Some(&session) = self.unconfirmed.get(&hello.nonce) {
-            // With TLS the session's key depends on its first connection, and a client that repeats
-            // HELLO does not know which connection that was.
-            if tls.is_some() || self.sessions.get(&session).is_none_or(|known| known.tls) {
+            // With TLS the session's key depends on its first connection. A client that repeats
+            // HELLO cannot tell which of its connections that was.
+            if tls.is_some() || self.sessions.get(&session).is_none_or(|known| known.uses_tls) {
                 return Err(Reason::UnknownSession);
             }
             self.release(id);
-            self.out.push_back(Verdict::Again(id, session));
+            self.verdicts.push_back(Verdict::RepeatedHello(id, session));
             return Ok(());
         }
-        if self.used.contains(&hello.nonce) {
+        if self.used_nonces.contains(&hello.nonce) {
             // Data after the first HELLO must not be processed twice.
             return Err(Reason::Replayed);
         }
-        let nonce = self.nonces.draw();
+        let nonce = self.nonces.next();
         let session = self.free_number();
         let key = SessionKey::derive(&shared, &hello.nonce, &nonce);
         self.unconfirmed.insert(hello.nonce, session);
-        if has_psk {
+        if self.psk.is_some() {
             self.unproven_sessions.take(source, session);
         }
         self.sessions.insert(
             session,
-            Known {
+            SessionEntry {
                 key: key.clone(),
                 joins: Window::default(),
-                hello: hello.nonce,
-                tls: tls.is_some(),
+                hello_nonce: hello.nonce,
+                uses_tls: tls.is_some(),
                 source,
             },
         );
         let proof = key.hello_ack_proof();
         let ack = HelloAck { nonce, credit: self.credit, limits: self.grants, session, proof };
         self.release(id);
-        self.out.push_back(Verdict::Open(id, hello, ack, key));
+        self.verdicts.push_back(Verdict::Open(id, hello, ack, key));
         Ok(())
     }
 
     fn free_number(&mut self) -> u64 {
         loop {
-            let drawn = self.nonces.draw_short();
-            let number =
-                drawn.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte));
+            let random = self.nonces.next_short();
+            let number = random[..8].iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
             if !self.sessions.contains_key(&number) && !self.finished.contains_key(&number) {
                 return number;
             }
         }
     }
 
-    fn join(&mut self, id: ConnectionId, join: Join) -> Result<(), Reason> {
+    fn on_join(&mut self, id: ConnectionId, join: Join) -> Result<(), Reason> {
         let source = self.connections.get(&id).ok_or(Reason::Protocol)?.source;
         let known = self.sessions.get_mut(&join.session);
         let known = known.or_else(|| self.finished.get_mut(&join.session));
@@ -489,14 +511,11 @@ impl Acceptor {
         if !known.joins.take(join.index) {
             return Err(Reason::Replayed);
         }
-        let nonce = self.nonces.draw_short();
+        let nonce = self.nonces.next_short();
         let proof = known.key.server_proof(&join.nonce, &nonce);
         match self.unproven.look(source) {
             Admission::Free => {}
-            Admission::InsteadOf(other) => {
-                self.out.push_back(Verdict::Send(other, Frame::Refuse(Reason::Limit)));
-                self.close(other);
-            }
+            Admission::InsteadOf(other) => self.refuse(other, Reason::Limit),
             Admission::Full | Admission::SourceFull(_) => return Err(Reason::Limit),
         }
         self.silent.give_back(source, id);
@@ -505,11 +524,11 @@ impl Acceptor {
             connection.join = Some((join, nonce));
         }
         let challenge = Frame::Challenge(Challenge { nonce, proof });
-        self.out.push_back(Verdict::Send(id, challenge));
+        self.verdicts.push_back(Verdict::Send(id, challenge));
         Ok(())
     }
 
-    fn proof(
+    fn on_proof(
         &mut self,
         id: ConnectionId,
         join: Join,
@@ -525,10 +544,10 @@ impl Acceptor {
         if self.finished.contains_key(&join.session) {
             return Err(Reason::Finished);
         }
-        self.confirm(join.session);
-        self.prove(join.session);
+        self.mark_confirmed(join.session);
+        self.mark_proven(join.session);
         self.release(id);
-        self.out.push_back(Verdict::Joined(id, join));
+        self.verdicts.push_back(Verdict::Joined(id, join));
         Ok(())
     }
 }

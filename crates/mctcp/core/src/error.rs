@@ -23,7 +23,7 @@ pub enum Reason {
     Authentication = 5,
     /// A join's token was used before.
     Replayed = 6,
-    /// There is no session with this number.
+    /// A join has the number of an unknown session.
     UnknownSession = 7,
     /// No subflow for the resume time, or no frame for the idle time.
     Timeout = 8,
@@ -56,7 +56,7 @@ pub enum Error {
         at: u64,
     },
     /// A frame whose length does not match its type, or exceeds the negotiated limit.
-    #[error("frame type {kind:#04x} at byte {at} has a length of {length}")]
+    #[error("frame type {kind:#04x} at byte {at} has an invalid length of {length} B")]
     Length {
         /// Type byte of the frame.
         kind: u8,
@@ -90,7 +90,7 @@ pub enum Error {
         expected: u32,
     },
     /// The peer exceeded its credit.
-    #[error("the peer sent data up to byte {end}, beyond its credit of {credit}")]
+    #[error("the peer sent data up to byte {end}; its credit ends at byte {credit}")]
     Credit {
         /// End of the data: the last DSN plus one.
         end: u64,
@@ -98,7 +98,7 @@ pub enum Error {
         credit: u64,
     },
     /// The peer's stream has more gaps than any scheduler causes.
-    #[error("the limit of {pieces} separate pieces of out-of-order data is reached")]
+    #[error("more than {pieces} separate pieces of out-of-order data")]
     Fragments {
         /// Limit of the number of pieces after gaps.
         pieces: usize,
@@ -147,7 +147,7 @@ impl std::fmt::Display for Reason {
             Self::Limit => "a limit was reached",
             Self::Target => "the target cannot be reached",
             Self::Authentication => "authentication failed",
-            Self::Replayed => "the join was already used",
+            Self::Replayed => "replayed join",
             Self::UnknownSession => "unknown session",
             Self::Timeout => "timeout: no subflow was usable",
             Self::Finished => "the session has ended normally",

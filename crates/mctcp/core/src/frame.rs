@@ -27,7 +27,7 @@
 //! | 15 | `REMOVE_ADDR` | id | |
 //! | 16 | PRIO | | priority 2 |
 //! | 17 | `SF_CLOSE` | | |
-//! | 18 | WISH | requested width of the credit | |
+//! | 18 | WISH | requested width of the credit in bytes | |
 //! | 19 | FIN | length of the stream | |
 //! | 1a | RESET | reason | text, up to 128 B of UTF-8 |
 //!
@@ -53,8 +53,8 @@ pub const PREAMBLE: [u8; 4] = [0xb7, b'M', b'C', 1];
 pub const HEADER: usize = 16;
 /// Maximum number of ranges in a DACK.
 pub const MAX_RANGES: usize = 8;
-/// Lower bound of the maximum payload per frame.
-pub const SMALLEST_FRAME: u16 = 1024;
+/// Minimum of [`Limits::frame`] in bytes: payloads of this length are always accepted.
+pub const MIN_FRAME_LIMIT: u16 = 1024;
 /// Maximum length of a target in bytes.
 pub const MAX_TARGET_BYTES: usize = 255;
 /// Maximum length of the text of a RESET in bytes.
@@ -95,11 +95,11 @@ mod kind {
 pub enum Frame<P> {
     /// The client's first frame on its first connection.
     Hello(Hello),
-    /// The server's answer.
+    /// The server's answer to HELLO.
     HelloAck(HelloAck),
     /// The client's first frame on further connections.
     Join(Join),
-    /// The server's answer.
+    /// The server's answer to JOIN.
     Challenge(Challenge),
     /// The client's proof that it has the session's key: after CHALLENGE, and after `HELLO_ACK` if
     /// a pre-shared key requires it.
@@ -115,7 +115,7 @@ pub enum Frame<P> {
         /// Whether it is a copy, and the reason.
         copy: Copy,
     },
-    /// Acknowledgement.
+    /// Acknowledges data, and grants credit.
     Dack(Dack),
     /// A probe, to be answered at once.
     Ping(u64),
@@ -128,14 +128,14 @@ pub enum Frame<P> {
         /// Address and port of the listener.
         address: SocketAddr,
     },
-    /// An address of the sender is no longer available.
+    /// Withdraws an address of the sender.
     RemoveAddress(u8),
     /// Changes the priority of the subflow that carries this frame.
     Priority(Priority),
-    /// Only acknowledgements and control frames follow on this subflow, which will be closed.
+    /// Announces the close of the subflow that carries this frame: no more data follow on it.
     Close,
-    /// Credit width in bytes that would not limit the sender (similar to `DATA_BLOCKED`, RFC 9000
-    /// §19.12).
+    /// Requests a wider credit: the width in bytes that would not limit the sender (similar to
+    /// `DATA_BLOCKED`, RFC 9000 §19.12).
     Wish(u64),
     /// End of the stream in this direction, with its length. FIN takes one sequence number.
     Fin {
@@ -241,7 +241,7 @@ pub struct Challenge {
 /// Priority of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
-    /// Use it only if there is no regular subflow.
+    /// Whether it carries data only while no regular subflow works.
     pub backup: bool,
     /// Its share under the weighted scheduler, at least 1.
     pub weight: u8,

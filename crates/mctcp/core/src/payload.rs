@@ -21,8 +21,8 @@ pub trait Payload: Clone + std::fmt::Debug {
     fn append(&mut self, next: Self) -> Option<Self>;
 }
 
-/// Maximum length of pieces that are joined.
-const SMALL: usize = 4 << 10;
+/// Maximum length of a piece that is made by appending, which copies both.
+const MAX_APPENDED_BYTES: usize = 4 << 10;
 
 impl Payload for Bytes {
     fn len(&self) -> usize {
@@ -34,11 +34,11 @@ impl Payload for Bytes {
     }
 
     fn append(&mut self, next: Self) -> Option<Self> {
-        if self.len() + next.len() > SMALL {
+        if self.len() + next.len() > MAX_APPENDED_BYTES {
             return Some(next);
         }
         let mut joined = match std::mem::take(self).try_into_mut() {
-            Ok(own) => own,
+            Ok(unshared) => unshared,
             Err(shared) => bytes::BytesMut::from(&shared[..]),
         };
         joined.extend_from_slice(&next);

@@ -1,5 +1,5 @@
-//! Reusable memory: pieces of a stream have about the same length, and tens of thousands are
-//! allocated and freed per second, by several threads.
+//! Buffers that are reused: pieces of a stream have about the same length, and tens of thousands
+//! are allocated and freed per second, by several threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ pub struct Pool(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     length: usize,
-    most: usize,
+    max_unused: usize,
     free: Mutex<Vec<Box<[u8]>>>,
 }
 
@@ -26,19 +26,19 @@ pub struct Buffer {
 }
 
 impl Pool {
-    /// A pool of buffers of `length` bytes that keeps at most `most` unused ones.
-    pub fn new(length: usize, most: usize) -> Self {
-        Self(Arc::new(Shared { length, most, free: Mutex::new(Vec::new()) }))
+    /// A pool of buffers of `length` bytes that keeps at max_unused `max_unused` unused ones.
+    pub fn new(length: usize, max_unused: usize) -> Self {
+        Self(Arc::new(Shared { length, max_unused, free: Mutex::new(Vec::new()) }))
     }
 
-    /// A buffer of `length` bytes with arbitrary content. If more than an eighth of a pool's buffer
-    /// would be wasted, it is allocated separately.
+    /// A buffer of `length` bytes with arbitrary content, which is not of the pool if it would waste
+    /// more than an eighth of a pool's buffer.
     pub fn take(&self, length: usize) -> Buffer {
         if length > self.0.length || length < self.0.length / 8 * 7 {
             return Buffer { bytes: vec![0; length].into(), length, pool: None };
         }
-        let known = self.0.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let bytes = known.unwrap_or_else(|| vec![0; self.0.length].into());
+        let unused = self.0.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let bytes = unused.unwrap_or_else(|| vec![0; self.0.length].into());
         Buffer { bytes, length, pool: Some(self.clone()) }
     }
 }
@@ -75,7 +75,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let Some(pool) = &self.pool else { return };
         let mut free = pool.0.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < pool.0.most {
+        if free.len() < pool.0.max_unused {
             free.push(std::mem::take(&mut self.bytes));
         }
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_up_to_a_limit() {
+    fn keeps_freed_buffers_up_to_a_limit() {
         let pool = Pool::new(1000, 2);
         let pieces: Vec<Bytes> = (0..5).map(|_| pool.take(1000).freeze()).collect();
         let mut part = pieces[0].slice(1..3);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn little_pieces_hold_little_memory() {
+    fn allocates_small_and_large_pieces_separately() {
         let pool = Pool::new(1000, 2);
         assert_eq!(pool.take(10).bytes.len(), 10);
         assert_eq!(pool.take(2000).bytes_mut().len(), 2000);

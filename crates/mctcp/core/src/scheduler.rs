@@ -1,4 +1,4 @@
-//! Schedulers: selection of the subflow for the next frame. One file per scheduler.
+//! Schedulers: selection of the subflow for the next frame.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,26 +7,19 @@ use base::{Bandwidth, Bytes, Span, Time};
 
 use crate::SubflowId;
 
-mod backup;
 mod blest;
 mod earliest;
 mod ecf;
-mod min_rtt;
-mod redundant;
-mod round_robin;
+mod simple;
 #[cfg(test)]
 mod views;
-mod weighted;
 
-pub use backup::Backup;
-pub use blest::Blest;
-pub use earliest::Earliest;
+use blest::Blest;
+use earliest::Earliest;
+use ecf::Ecf;
+use simple::{Backup, MinRtt, Redundant, RoundRobin, Weighted};
+
 pub(crate) use earliest::MAX_PAUSE;
-pub use ecf::Ecf;
-pub use min_rtt::MinRtt;
-pub use redundant::Redundant;
-pub use round_robin::RoundRobin;
-pub use weighted::Weighted;
 
 macro_rules! schedulers {
     ($($(#[$meta:meta])* $kind:ident $name:literal $new:expr,)+) => {
@@ -104,7 +97,7 @@ pub struct View {
     pub unsent: Bytes,
     /// The application waits for room to write, so more than `unsent` will follow.
     pub more: bool,
-    /// Remaining credit.
+    /// Bytes that the credit still allows to send.
     pub credit: Bytes,
     /// Total credit: from the next DSN that the peer expects up to the end of the credit.
     pub window: Bytes,
@@ -124,7 +117,7 @@ pub struct SubflowView {
     pub id: SubflowId,
     /// Bytes that it accepts now; a frame may exceed a positive room.
     pub room: Bytes,
-    /// Use it only if there is no other subflow.
+    /// Whether it carries data only while no other subflow works.
     pub backup: bool,
     /// Weight for the weighted scheduler, at least 1.
     pub weight: u8,
@@ -144,10 +137,9 @@ pub struct SubflowView {
     pub outstanding: Bytes,
     /// Delivery rate; `None` before the first sample.
     pub rate: Option<Bandwidth>,
-    /// Maximum delivery rate of the last seconds: its potential when it is not limited.
+    /// Maximum delivery rate of the last 2.5 to 5 s, during which the sender may have limited it.
     pub peak: Option<Bandwidth>,
-    /// Delivery rate while it last had a queue, which is that of its bottleneck; `None` if it never
-    /// had a queue.
+    /// Delivery rate of its bottleneck: the rate when it last had a queue; `None` if it never had one.
     pub capacity: Option<Bandwidth>,
 }
 
@@ -190,13 +182,13 @@ fn usable(subflows: &[SubflowView]) -> impl Iterator<Item = &SubflowView> + Clon
 }
 
 /// The subflow with the smallest round-trip time and room; the older one of equals.
-fn quickest_with_room(subflows: &[SubflowView]) -> Option<&SubflowView> {
+fn min_rtt_with_room(subflows: &[SubflowView]) -> Option<&SubflowView> {
     usable(subflows)
         .filter(|subflow| subflow.room.is_positive())
         .min_by_key(|subflow| (subflow.srtt, subflow.id))
 }
 
 /// The subflow with the smallest round-trip time; the older one of equals.
-fn quickest(subflows: &[SubflowView]) -> Option<&SubflowView> {
+fn min_rtt(subflows: &[SubflowView]) -> Option<&SubflowView> {
     usable(subflows).min_by_key(|subflow| (subflow.srtt, subflow.id))
 }

@@ -31,7 +31,7 @@ fn tag(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     hmac(key, parts).finalize().into_bytes().into()
 }
 
-/// The first half of a tag (RFC 2104 §5).
+/// A tag truncated to 16 bytes (RFC 2104 §5).
 fn half(tag: [u8; 32]) -> [u8; 16] {
     std::array::from_fn(|at| tag[at])
 }
@@ -123,7 +123,7 @@ impl SessionKey {
 #[derive(Clone)]
 pub struct Nonces {
     seed: [u8; 32],
-    drawn: u64,
+    count: u64,
 }
 
 impl std::fmt::Debug for Nonces {
@@ -135,18 +135,18 @@ impl std::fmt::Debug for Nonces {
 impl Nonces {
     /// A generator with a seed of 32 secret bytes.
     pub fn new(seed: [u8; 32]) -> Self {
-        Self { seed, drawn: 0 }
+        Self { seed, count: 0 }
     }
 
     /// The next 32 bytes.
-    pub fn draw(&mut self) -> [u8; 32] {
-        self.drawn += 1;
-        tag(&self.seed, &[&self.drawn.to_be_bytes()])
+    pub fn next(&mut self) -> [u8; 32] {
+        self.count += 1;
+        tag(&self.seed, &[&self.count.to_be_bytes()])
     }
 
     /// The next 16 bytes.
-    pub fn draw_short(&mut self) -> [u8; 16] {
-        half(self.draw())
+    pub fn next_short(&mut self) -> [u8; 16] {
+        half(self.next())
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proofs_hold_for_their_key_and_nonces_alone() {
+    fn accepts_proofs_only_with_their_key_and_nonces() {
         let key = SessionKey::derive(b"secret", &[1; 32], &[2; 32]);
         let other = SessionKey::derive(b"Secret", &[1; 32], &[2; 32]);
         assert_ne!(key, SessionKey::derive(b"secret", &[2; 32], &[1; 32]));
@@ -177,9 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn nonces_differ() {
+    fn generates_different_nonces() {
         let mut nonces = Nonces::new([9; 32]);
-        assert_ne!(nonces.draw(), nonces.draw());
-        assert_ne!(nonces.draw_short(), nonces.draw_short());
+        assert_ne!(nonces.next(), nonces.next());
+        assert_ne!(nonces.next_short(), nonces.next_short());
     }
 }

@@ -44,7 +44,7 @@ use crate::scheduler::{Scheduler, SubflowView};
 use crate::secret::{Nonces, SessionKey};
 use crate::{PathId, PathInfo, Reason, Settings, SubflowId};
 use acknowledge::Acknowledging;
-use opening::Greeting;
+use opening::Client;
 use paths::Path;
 use receiving::Reassembly;
 use sending::{Outgoing, Slots};
@@ -144,54 +144,52 @@ pub struct Session<P> {
     scheduler: Box<dyn Scheduler>,
     nonces: Nonces,
     phase: Phase,
-    /// Handshake state of the client, also required for joins.
-    greeting: Option<Greeting>,
+    /// State of the client's end; `None` at the server.
+    client: Option<Client>,
     key: Option<SessionKey>,
     number: u64,
     /// Nonce of the server.
     server_nonce: [u8; 32],
     /// Limits of the peer; our own until those are known.
     peer: Limits,
-    /// Received data may go to the application: the peer's proof is valid or not required.
-    released: bool,
-    /// Client: both streams were delivered, but the server does not have the
-    /// last acknowledgement yet.
-    done: bool,
-    /// The client has received `HELLO_ACK`. DATA alone do not show it: they may follow
-    /// an unanswered HELLO.
+    /// Received data may be delivered to the application: the proof is valid or not required.
+    may_deliver: bool,
+    /// Client: both streams were delivered. The session ends when the server closes its end.
+    waits_for_close: bool,
+    /// Server: the client has received `HELLO_ACK`. DATA do not show this, since they may follow an
+    /// unanswered HELLO.
     confirmed: bool,
     outgoing: Outgoing<P>,
     incoming: Reassembly<P>,
     acknowledging: Acknowledging,
     subflows: Vec<Subflow<P>>,
     paths: Vec<Path>,
-    /// Further subflows are useful.
+    /// Enough data were transferred to open further subflows.
     multipath: bool,
-    /// Control frames whose subflow ended, and that no other subflow carries yet.
-    orphans: Vec<Frame<P>>,
+    /// Control frames to send on the next usable subflow.
+    pending_controls: Vec<Frame<P>>,
     outputs: VecDeque<Output<P>>,
     /// Buffer for the scheduler's input, kept to avoid allocations.
     views: Vec<SubflowView>,
     now: Time,
-    born: Time,
+    started_at: Time,
     received_at: Time,
-    probed: Time,
-    /// Time since which there is no subflow.
-    lost: Option<Time>,
+    probed_at: Time,
+    no_subflow_since: Option<Time>,
     /// Time of the next inspection of TCP.
     inspect_at: Option<Time>,
     /// A write was rejected because the send buffer was full.
-    wants_room: bool,
-    /// Whether data waited for credit since the last call of the scheduler, and since which time.
-    blocked: bool,
-    blocked_since: Option<Time>,
-    /// Bytes of copies of first and last pieces.
-    copied: u64,
+    write_blocked: bool,
+    /// Data were without credit since the last call of the scheduler, and since which time.
+    credit_blocked: bool,
+    credit_blocked_since: Option<Time>,
+    /// Bytes sent twice while the application paused.
+    copied_bytes: u64,
     /// End of the wait that the scheduler requested.
-    scheduler_wait: Option<Time>,
+    scheduler_wait_until: Option<Time>,
     /// Width and time of the last WISH.
-    wished: (u64, Time),
-    /// Reason for which a peer was rejected; another path may lead to the right peer.
+    last_wish: (u64, Time),
+    /// Reason for which the last peer was rejected before another path was tried.
     refusal: Option<Reason>,
     statistics: Statistics,
 }
@@ -204,13 +202,13 @@ impl<P: Payload> Session<P> {
             scheduler: settings.scheduler.build(),
             nonces: Nonces::new(seed),
             phase: Phase::Opening,
-            greeting: None,
+            client: None,
             key: None,
             number: 0,
             server_nonce: [0; 32],
             peer: settings.limits(false),
-            released: true,
-            done: false,
+            may_deliver: true,
+            waits_for_close: false,
             confirmed: false,
             outgoing,
             incoming,
@@ -218,21 +216,21 @@ impl<P: Payload> Session<P> {
             subflows: Vec::new(),
             paths: Vec::new(),
             multipath: false,
-            orphans: Vec::new(),
+            pending_controls: Vec::new(),
             outputs: VecDeque::new(),
             views: Vec::new(),
             now,
-            born: now,
+            started_at: now,
             received_at: now,
-            probed: now,
-            lost: None,
+            probed_at: now,
+            no_subflow_since: None,
             inspect_at: None,
-            wants_room: false,
-            blocked: false,
-            blocked_since: None,
-            copied: 0,
-            scheduler_wait: None,
-            wished: (0, now),
+            write_blocked: false,
+            credit_blocked: false,
+            credit_blocked_since: None,
+            copied_bytes: 0,
+            scheduler_wait_until: None,
+            last_wish: (0, now),
             refusal: None,
             statistics: Statistics::default(),
             settings,
@@ -256,7 +254,7 @@ impl<P: Payload> Session<P> {
             return Some(payload);
         }
         let rest = self.outgoing.write(payload);
-        self.wants_room |= rest.is_some();
+        self.write_blocked |= rest.is_some();
         rest
     }
 
@@ -268,19 +266,19 @@ impl<P: Payload> Session<P> {
     /// The next piece of the peer's stream.
     pub fn read(&mut self, now: Time) -> Option<P> {
         self.now = now;
-        if !self.released {
+        if !self.may_deliver {
             return None;
         }
         let payload = self.incoming.read()?;
-        if self.incoming.has_credit() {
-            self.acknowledging.hurry();
+        if self.incoming.is_credit_update_due() {
+            self.acknowledging.send_immediately();
         }
         Some(payload)
     }
 
     /// Whether the peer's stream has ended and was read completely.
     pub fn read_finished(&self) -> bool {
-        self.released && self.incoming.is_read()
+        self.may_deliver && self.incoming.is_read()
     }
 
     /// Replaces the scheduler.
@@ -295,7 +293,7 @@ impl<P: Payload> Session<P> {
             return;
         }
         if self.paths.is_empty() && self.subflows.is_empty() {
-            self.born = now;
+            self.started_at = now;
             self.received_at = now;
         }
         self.paths.push(Path::new(id, priority));
@@ -312,7 +310,7 @@ impl<P: Payload> Session<P> {
             paths::State::Up(subflow) => self.drain(subflow),
             paths::State::Idle | paths::State::Waiting { .. } => {}
         }
-        if let Some((stale, _)) = path.stale {
+        if let Some(stale) = path.stale {
             self.drop_subflow(stale, true);
         }
     }
@@ -330,12 +328,6 @@ impl<P: Payload> Session<P> {
         self.send_control(Frame::AddAddress { id, address });
     }
 
-    /// Server: withdraws an address.
-    pub fn withdraw(&mut self, now: Time, id: u8) {
-        self.now = now;
-        self.send_control(Frame::RemoveAddress(id));
-    }
-
     /// Sets the number of bytes that the driver accepts for a subflow; each sent frame reduces it.
     pub fn set_room(&mut self, now: Time, id: SubflowId, room: Bytes) {
         self.now = now;
@@ -346,18 +338,18 @@ impl<P: Payload> Session<P> {
     /// Updates the TCP state of a subflow.
     pub fn on_path_info(&mut self, now: Time, id: SubflowId, info: PathInfo) {
         self.now = now;
-        let is_alone = self.active() == 0;
+        let is_alone = self.active().next().is_none();
         let Some(subflow) = self.subflow_mut(id) else { return };
-        let moved = subflow.learn(now, info);
-        let revived = moved && subflow.is_revived_by_progress(is_alone);
+        let has_progress = subflow.update_info(now, info);
+        let revived = has_progress && subflow.is_revived_by_progress(is_alone);
         let stuck = subflow.is_active() && subflow.is_stuck(now);
-        if moved && subflow.hello_unanswered_at().is_some() {
-            self.greeting.iter_mut().for_each(|greeting| greeting.delivered = Some(now));
+        if has_progress && subflow.hello_unanswered_at().is_some() {
+            self.client.iter_mut().for_each(|client| client.delivered = Some(now));
         }
         if revived {
             self.revive(id);
         } else if stuck {
-            self.grow_stale(id, false);
+            self.mark_stale(id, false);
         }
     }
 
@@ -369,14 +361,33 @@ impl<P: Payload> Session<P> {
         self.subflows.iter_mut().find(|subflow| subflow.id == id)
     }
 
+    fn find(&self, condition: impl Fn(&Subflow<P>) -> bool) -> Option<SubflowId> {
+        self.subflows.iter().find(|subflow| condition(subflow)).map(|subflow| subflow.id)
+    }
+
+    fn ids(&self, condition: impl Fn(&Subflow<P>) -> bool) -> Vec<SubflowId> {
+        self.subflows.iter().filter(|s| condition(s)).map(|subflow| subflow.id).collect()
+    }
+
+    fn slots(&self, condition: impl Fn(&Subflow<P>) -> bool) -> Slots {
+        self.subflows.iter().filter(|s| condition(s)).fold(0, |all, subflow| all | subflow.slot)
+    }
+
+    fn active(&self) -> impl Iterator<Item = &Subflow<P>> + Clone {
+        self.subflows.iter().filter(|subflow| subflow.is_active())
+    }
+
+    fn in_slots(&self, slots: Slots) -> impl Iterator<Item = &Subflow<P>> {
+        self.subflows.iter().filter(move |subflow| subflow.slot & slots != 0)
+    }
+
     fn event(&mut self, event: Event) {
         self.outputs.push_back(Output::Event(event));
     }
 
     /// A bit that no subflow uses.
     fn free_slot(&self) -> Option<Slots> {
-        let used = self.subflows.iter().fold(0, |used, subflow| used | subflow.slot);
-        let free = (!used).trailing_zeros() as usize;
+        let free = (!self.slots(|_| true)).trailing_zeros() as usize;
         (free < MAX_SLOTS).then(|| 1 << free)
     }
 
@@ -384,34 +395,33 @@ impl<P: Payload> Session<P> {
     fn send(&mut self, id: SubflowId, frame: Frame<P>) {
         let now = self.now;
         let Some(subflow) = self.subflow_mut(id) else { return };
-        let path_seq = subflow.number();
+        let path_seq = subflow.take_path_seq();
         let length = frame.wire_length() as u64;
-        subflow.give(now, length);
+        subflow.count_sent(now, length);
         if matches!(frame, Frame::Data { .. } | Frame::Fin { .. } | Frame::Ping(_)) {
             subflow.expect_dack(now, path_seq);
         }
-        self.inspect_soon();
+        self.schedule_inspection();
         self.outputs.push_back(Output::Send { subflow: id, path_seq, frame });
     }
 
     /// Sends a frame that must be delivered, on the best subflow.
     fn send_control(&mut self, frame: Frame<P>) {
-        match self.best() {
+        match self.best_subflow() {
             Some(id) => self.send_reliably(id, frame),
-            None => self.orphans.push(frame),
+            None => self.pending_controls.push(frame),
         }
     }
 
     fn send_reliably(&mut self, id: SubflowId, frame: Frame<P>) {
         if let Some(subflow) = self.subflow_mut(id) {
-            let number = subflow.sends;
-            subflow.controls.push_back((number, frame.clone()));
+            subflow.controls.push_back((subflow.next_path_seq, frame.clone()));
         }
         self.send(id, frame);
     }
 
     /// The subflow on which a small frame is expected to arrive first.
-    fn best(&self) -> Option<SubflowId> {
+    fn best_subflow(&self) -> Option<SubflowId> {
         let rank = |s: &&Subflow<P>| (!s.is_active(), s.is_suspect(self.now), s.srtt(), s.id);
         let usable = self.subflows.iter().filter(|subflow| subflow.is_usable());
         usable.min_by_key(rank).map(|subflow| subflow.id)

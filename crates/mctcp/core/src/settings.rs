@@ -2,7 +2,7 @@
 
 use base::{Bytes, Span};
 
-use crate::frame::Limits;
+use crate::frame::{Limits, MIN_FRAME_LIMIT};
 use crate::scheduler::SchedulerKind;
 
 /// Settings of one end of a session. For limits of both ends, the smaller one applies.
@@ -31,7 +31,8 @@ pub struct Settings {
     pub handshake: Span,
     /// Number of written or received bytes after which further subflows are opened.
     pub join_after: Bytes,
-    /// Age after which further subflows are opened with fewer bytes too, if data still move.
+    /// Age of the session after which further subflows are opened also with fewer bytes, while data
+    /// are transferred.
     pub join_delay: Span,
 }
 
@@ -60,7 +61,7 @@ impl Settings {
             |span: Span| u16::try_from(span.as_nanos() / 1_000_000_000).unwrap_or(u16::MAX);
         Limits {
             subflows: self.max_subflows.clamp(1, MAX_SUBFLOWS),
-            frame: u16::try_from(self.max_frame.count()).unwrap_or(u16::MAX).max(1024),
+            frame: u16::try_from(self.max_frame.count()).unwrap_or(u16::MAX).max(MIN_FRAME_LIMIT),
             idle: seconds(self.idle).max(1),
             resume: seconds(self.resume),
             proof,
@@ -68,11 +69,8 @@ impl Settings {
     }
 }
 
-/// Maximum payload of a frame that every end accepts.
-pub const MIN_FRAME: Bytes = Bytes::new(1 << 10);
-
 /// Maximum number of subflows that carry data at the same time.
 pub const MAX_SUBFLOWS: u8 = 8;
 
-/// Credit of either end before the other's handshake was received: the limit of data after HELLO.
+/// Credit of the client before the server's answer: the maximum of data after HELLO.
 pub const EARLY_CREDIT: Bytes = Bytes::new(64 << 10);

@@ -49,7 +49,7 @@ fn join() -> Join {
 }
 
 #[test]
-fn data_behind_hello_do_not_show_that_the_client_knows_of_the_session() {
+fn data_after_hello_do_not_confirm_the_session() {
     let mut server = server(false);
     server.on_frame(at(0), FIRST, 1, data());
     assert!(!server.is_confirmed());
@@ -59,7 +59,7 @@ fn data_behind_hello_do_not_show_that_the_client_knows_of_the_session() {
 }
 
 #[test]
-fn releases_no_data_before_the_proof() {
+fn delivers_no_data_before_the_proof() {
     let mut server = server(true);
     server.on_frame(at(0), FIRST, 1, data());
     assert!(!outputs(&mut server).contains(&Output::Event(Event::Readable)));
@@ -73,7 +73,7 @@ fn releases_no_data_before_the_proof() {
 }
 
 #[test]
-fn a_wrong_proof_ends_the_session() {
+fn wrong_proof_ends_the_session() {
     let mut server = server(true);
     server.on_frame(at(0), FIRST, 1, Frame::Proof([0; 32]));
     assert_eq!(server.failed(), Some(Reason::Authentication));
@@ -85,7 +85,7 @@ fn a_wrong_proof_ends_the_session() {
 }
 
 #[test]
-fn a_join_proves_as_much_as_a_proof_that_was_lost() {
+fn join_replaces_a_lost_proof() {
     let mut server = server(true);
     server.on_frame(at(0), FIRST, 1, data());
     server.on_end(at(10), FIRST, End::Failed);
@@ -112,7 +112,7 @@ fn drops_a_session_without_proof() {
 }
 
 #[test]
-fn a_connection_that_stands_ready_says_hello_when_the_first_is_lost() {
+fn repeats_hello_on_another_connection_when_the_first_is_lost() {
     let target = "example.org:80".to_owned();
     let opening = Opening { seed: [1; 32], target, secret: None, proof: false };
     let mut client: Session<Bytes> = Session::connect(Settings::default(), opening);
@@ -120,19 +120,19 @@ fn a_connection_that_stands_ready_says_hello_when_the_first_is_lost() {
     client.on_wake(at(250));
     let first = client.connected(at(260), PathId(0)).unwrap();
     let second = client.connected(at(270), PathId(1)).unwrap();
-    let greets = |output: &Output<Bytes>, id| {
+    let is_hello = |output: &Output<Bytes>, id| {
         matches!(output, Output::Send { subflow, path_seq: 0, frame: Frame::Hello(hello) }
             if *subflow == id && hello.subflow == id)
     };
     let said = outputs(&mut client);
-    assert!(said.iter().any(|output| greets(output, first)));
-    assert!(!said.iter().any(|output| greets(output, second)));
+    assert!(said.iter().any(|output| is_hello(output, first)));
+    assert!(!said.iter().any(|output| is_hello(output, second)));
     client.on_end(at(300), first, End::Failed);
-    assert!(outputs(&mut client).iter().any(|output| greets(output, second)));
+    assert!(outputs(&mut client).iter().any(|output| is_hello(output, second)));
 }
 
 #[test]
-fn a_forged_answer_to_join_ends_only_its_connection() {
+fn forged_answer_to_join_ends_only_its_connection() {
     let reset = Frame::Reset { reason: Reason::Aborted, text: String::new() };
     let challenge = mctcp::frame::Challenge { nonce: [9; 16], proof: [9; 16] };
     for frame in [reset, data(), Frame::Challenge(challenge), Frame::Refuse(Reason::Limit)] {

@@ -13,7 +13,7 @@ proptest! {
     })]
 
     #[test]
-    fn any_schedule_ends_well(script in prop::collection::vec(any::<u8>(), 0..1500)) {
+    fn any_schedule_delivers_once_and_ends(script in prop::collection::vec(any::<u8>(), 0..1500)) {
         world::run(&script);
     }
 }

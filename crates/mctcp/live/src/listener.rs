@@ -316,20 +316,20 @@ impl Hub {
         self.lock().sessions.get(&session).cloned()
     }
 
-    pub(crate) fn confirm(&self, session: u64) {
-        self.lock().acceptor.confirm(session);
+    pub(crate) fn mark_confirmed(&self, session: u64) {
+        self.lock().acceptor.mark_confirmed(session);
     }
 
-    pub(crate) fn prove(&self, session: u64) {
+    pub(crate) fn mark_proven(&self, session: u64) {
         let mut state = self.lock();
-        state.acceptor.prove(session);
+        state.acceptor.mark_proven(session);
         state.deliver();
     }
 
-    pub(crate) fn forget(&self, session: u64) {
+    pub(crate) fn remove(&self, session: u64) {
         let mut state = self.lock();
         state.sessions.remove(&session);
-        state.acceptor.forget(session);
+        state.acceptor.remove(session);
         state.deliver();
     }
 
@@ -380,14 +380,7 @@ impl State {
     /// Passes verdicts to the handshakes in progress.
     fn deliver(&mut self) {
         while let Some(verdict) = self.acceptor.poll() {
-            let id = match &verdict {
-                Verdict::Send(id, _)
-                | Verdict::Open(id, ..)
-                | Verdict::Again(id, _)
-                | Verdict::Joined(id, _)
-                | Verdict::Close(id) => id,
-            };
-            if let Some(sender) = self.pending.get(id) {
+            if let Some(sender) = self.pending.get(&verdict.connection()) {
                 // A closed connection needs no verdict.
                 let _ = sender.send(verdict);
             }

@@ -51,11 +51,11 @@ impl PendingConnections {
 
     /// Confirms a session: its client has sent more than a HELLO.
     pub(super) fn confirm(&mut self, session: u64) {
-        self.acceptor.confirm(session);
+        self.acceptor.mark_confirmed(session);
     }
 
     pub(super) fn forget(&mut self, session: u64) {
-        self.acceptor.forget(session);
+        self.acceptor.remove(session);
     }
 
     /// The server has closed a session, and the client may not have received this.

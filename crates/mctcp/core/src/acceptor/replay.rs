@@ -1,7 +1,7 @@
 //! Detects replayed joins of a session with a sliding window (RFC 4303 §3.4.3).
 
 /// Indices that are this far below the newest count as used.
-const WIDTH: u32 = 64;
+const WINDOW_BITS: u32 = 64;
 
 /// Window of used indices.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +17,13 @@ impl Window {
     pub(super) fn take(&mut self, index: u32) -> bool {
         let index = u64::from(index);
         if index >= self.next {
-            let shift = u32::try_from(index + 1 - self.next).unwrap_or(WIDTH);
+            let shift = u32::try_from(index + 1 - self.next).unwrap_or(WINDOW_BITS);
             self.used = self.used.checked_shl(shift).unwrap_or(0) | 1;
             self.next = index + 1;
             return true;
         }
         let behind = self.next - 1 - index;
-        if behind >= u64::from(WIDTH) || self.used >> behind & 1 == 1 {
+        if behind >= u64::from(WINDOW_BITS) || self.used >> behind & 1 == 1 {
             return false;
         }
         self.used |= 1 << behind;
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_index_is_good_once_and_not_too_late() {
+    fn accepts_each_index_once_within_the_window() {
         let mut window = Window::default();
         assert!(window.take(0) && !window.take(0));
         assert!(window.take(70) && window.take(7) && !window.take(6));
@@ -50,12 +50,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_window_forgets_nothing_that_it_would_take(
+        fn equals_a_set_of_used_indices(
             indices in prop::collection::vec(0u32..200, 0..300),
         ) {
             let (mut window, mut used) = (Window::default(), BTreeSet::new());
             for index in indices {
-                let old = used.last().is_some_and(|&last| index + WIDTH <= last);
+                let old = used.last().is_some_and(|&last| index + WINDOW_BITS <= last);
                 prop_assert_eq!(window.take(index), !old && !used.contains(&index));
                 if !old {
                     used.insert(index);

@@ -13,7 +13,7 @@ fn listener(limits: Limits) -> Acceptor {
     Acceptor::new(limits, GRANTS, 65_536, None, [7; 32])
 }
 
-fn keyed(limits: Limits) -> Acceptor {
+fn listener_with_psk(limits: Limits) -> Acceptor {
     Acceptor::new(limits, GRANTS, 0, Some(PSK.into()), [7; 32])
 }
 
@@ -37,23 +37,28 @@ fn verdicts(acceptor: &mut Acceptor) -> Vec<Verdict> {
 }
 
 /// The answer to `frame` on a connection.
-fn say(acceptor: &mut Acceptor, id: ConnectionId, frame: Frame<Bytes>) -> Vec<Verdict> {
+fn send(acceptor: &mut Acceptor, id: ConnectionId, frame: Frame<Bytes>) -> Vec<Verdict> {
     acceptor.on_frame(at(0), id, frame, None);
     verdicts(acceptor)
 }
 
-fn first_words(acceptor: &mut Acceptor, frame: Frame<Bytes>) -> (ConnectionId, Vec<Verdict>) {
+fn send_first(acceptor: &mut Acceptor, frame: Frame<Bytes>) -> (ConnectionId, Vec<Verdict>) {
     let id = acceptor.open(at(0), address(1)).unwrap();
-    (id, say(acceptor, id, frame))
+    (id, send(acceptor, id, frame))
 }
 
 fn refused(id: ConnectionId, reason: Reason) -> Vec<Verdict> {
     vec![Verdict::Send(id, Frame::Refuse(reason)), Verdict::Close(id)]
 }
 
+fn assert_refused(acceptor: &mut Acceptor, frame: Frame<Bytes>, reason: Reason) {
+    let (id, answer) = send_first(acceptor, frame);
+    assert_eq!(answer, refused(id, reason));
+}
+
 fn established(acceptor: &mut Acceptor, nonce: u8) -> (u64, SessionKey) {
-    let (_, said) = first_words(acceptor, Frame::Hello(hello(nonce)));
-    let [Verdict::Open(_, _, ack, key)] = &said[..] else { panic!("{said:?}") };
+    let (_, answer) = send_first(acceptor, Frame::Hello(hello(nonce)));
+    let [Verdict::Open(_, _, ack, key)] = &answer[..] else { panic!("{answer:?}") };
     (ack.session, key.clone())
 }
 
@@ -68,17 +73,29 @@ fn join(session: u64, key: &SessionKey, index: u32) -> Join {
     }
 }
 
-fn challenged(said: &[Verdict]) -> Challenge {
-    let [Verdict::Send(_, Frame::Challenge(challenge))] = said else { panic!("{said:?}") };
+/// Sends JOIN on a new connection; returns the connection and the PROOF that its CHALLENGE requires.
+fn challenged_join(
+    acceptor: &mut Acceptor,
+    session: u64,
+    key: &SessionKey,
+    index: u32,
+) -> (ConnectionId, Frame<Bytes>) {
+    let join = join(session, key, index);
+    let (id, answer) = send_first(acceptor, Frame::Join(join));
+    (id, Frame::Proof(key.client_proof(&join.nonce, &challenged(&answer).nonce)))
+}
+
+fn challenged(answer: &[Verdict]) -> Challenge {
+    let [Verdict::Send(_, Frame::Challenge(challenge))] = answer else { panic!("{answer:?}") };
     *challenge
 }
 
 #[test]
-fn a_hello_opens_a_session_that_both_ends_have_the_key_of() {
+fn hello_opens_a_session_with_a_shared_key() {
     let mut acceptor = listener(Limits::default());
-    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello(1)));
-    let [Verdict::Open(opened, said_hello, ack, key)] = &said[..] else { panic!("{said:?}") };
-    assert_eq!((*opened, said_hello), (id, &hello(1)));
+    let (id, answer) = send_first(&mut acceptor, Frame::Hello(hello(1)));
+    let [Verdict::Open(opened, opened_hello, ack, key)] = &answer[..] else { panic!("{answer:?}") };
+    assert_eq!((*opened, opened_hello), (id, &hello(1)));
     assert_eq!((ack.credit, ack.limits), (65_536, GRANTS));
     assert_eq!(*key, SessionKey::derive(&[], &[1; 32], &ack.nonce));
     assert!(key.is_hello_ack_proof(&ack.proof));
@@ -87,174 +104,155 @@ fn a_hello_opens_a_session_that_both_ends_have_the_key_of() {
 }
 
 #[test]
-fn a_join_is_challenged_and_proves_itself() {
+fn accepts_a_join_after_its_proof() {
     let mut acceptor = listener(Limits::default());
     let (session, key) = established(&mut acceptor, 1);
     for index in [0, 1, 5, 3] {
         let join = join(session, &key, index);
-        let (id, said) = first_words(&mut acceptor, Frame::Join(join));
-        let challenge = challenged(&said);
+        let (id, answer) = send_first(&mut acceptor, Frame::Join(join));
+        let challenge = challenged(&answer);
         assert!(key.is_server_proof(&join.nonce, &challenge.nonce, &challenge.proof));
         let proof = key.client_proof(&join.nonce, &challenge.nonce);
-        let said = say(&mut acceptor, id, Frame::Proof(proof));
-        assert_eq!(said, [Verdict::Joined(id, join)]);
-        assert_eq!(say(&mut acceptor, id, Frame::Proof(proof)), []);
+        let answer = send(&mut acceptor, id, Frame::Proof(proof));
+        assert_eq!(answer, [Verdict::Joined(id, join)]);
+        assert_eq!(send(&mut acceptor, id, Frame::Proof(proof)), []);
     }
     assert_eq!(acceptor.next_wake(), None);
 }
 
 #[test]
-fn a_wrong_token_is_refused_and_uses_nothing_up() {
+fn refuses_a_wrong_token_without_using_its_index() {
     let mut acceptor = listener(Limits::default());
     let (session, key) = established(&mut acceptor, 1);
     let wrong = Join { index: 1, ..join(session, &key, 0) };
-    let (id, said) = first_words(&mut acceptor, Frame::Join(wrong));
-    assert_eq!(said, refused(id, Reason::Authentication));
-    challenged(&first_words(&mut acceptor, Frame::Join(join(session, &key, 1))).1);
+    assert_refused(&mut acceptor, Frame::Join(wrong), Reason::Authentication);
+    challenged(&send_first(&mut acceptor, Frame::Join(join(session, &key, 1))).1);
 }
 
 #[test]
-fn a_join_that_was_overheard_is_good_for_nothing() {
+fn refuses_a_replayed_join() {
     let mut acceptor = listener(Limits::default());
     let (session, key) = established(&mut acceptor, 1);
-    let overheard = Frame::Join(join(session, &key, 9));
-    let (genuine, said) = first_words(&mut acceptor, overheard.clone());
-    let challenge = challenged(&said);
-    let (id, said) = first_words(&mut acceptor, overheard.clone());
-    assert_eq!(said, refused(id, Reason::Replayed));
-    let proof = Frame::Proof(key.client_proof(&[9; 16], &challenge.nonce));
-    let said = say(&mut acceptor, genuine, proof.clone());
-    assert!(matches!(said[..], [Verdict::Joined(..)]));
-    let (id, said) = first_words(&mut acceptor, overheard);
-    assert_eq!(said, refused(id, Reason::Replayed));
+    let replayed = Frame::Join(join(session, &key, 9));
+    let (genuine, proof) = challenged_join(&mut acceptor, session, &key, 9);
+    assert_refused(&mut acceptor, replayed.clone(), Reason::Replayed);
+    let answer = send(&mut acceptor, genuine, proof.clone());
+    assert!(matches!(answer[..], [Verdict::Joined(..)]));
+    assert_refused(&mut acceptor, replayed, Reason::Replayed);
     // A replayed proof is invalid too: the challenge differs.
-    let (id, _) = first_words(&mut acceptor, Frame::Join(join(session, &key, 10)));
-    assert_eq!(say(&mut acceptor, id, proof), refused(id, Reason::Authentication));
+    let (id, _) = send_first(&mut acceptor, Frame::Join(join(session, &key, 10)));
+    assert_eq!(send(&mut acceptor, id, proof), refused(id, Reason::Authentication));
     // An index below the window is invalid too.
-    first_words(&mut acceptor, Frame::Join(join(session, &key, 100)));
-    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 36)));
-    assert_eq!(said, refused(id, Reason::Replayed));
+    send_first(&mut acceptor, Frame::Join(join(session, &key, 100)));
+    assert_refused(&mut acceptor, Frame::Join(join(session, &key, 36)), Reason::Replayed);
 }
 
 #[test]
-fn the_key_of_another_session_proves_nothing() {
+fn refuses_proofs_with_the_key_of_another_session() {
     let mut acceptor = listener(Limits::default());
     let (session, key) = established(&mut acceptor, 1);
     let (_, other) = established(&mut acceptor, 2);
-    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &other, 0)));
-    assert_eq!(said, refused(id, Reason::Authentication));
-    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
-    let proof = other.client_proof(&[0; 16], &challenged(&said).nonce);
-    assert_eq!(say(&mut acceptor, id, Frame::Proof(proof)), refused(id, Reason::Authentication));
+    assert_refused(&mut acceptor, Frame::Join(join(session, &other, 0)), Reason::Authentication);
+    let (id, answer) = send_first(&mut acceptor, Frame::Join(join(session, &key, 0)));
+    let proof = other.client_proof(&[0; 16], &challenged(&answer).nonce);
+    assert_eq!(send(&mut acceptor, id, Frame::Proof(proof)), refused(id, Reason::Authentication));
 }
 
 #[test]
-fn sessions_that_are_unknown_or_forgotten_cannot_be_joined() {
+fn refuses_joins_of_unknown_and_removed_sessions() {
     let mut acceptor = listener(Limits::default());
     let (session, key) = established(&mut acceptor, 1);
     let unknown = Join { session: session ^ 1, ..join(session, &key, 0) };
-    let (id, said) = first_words(&mut acceptor, Frame::Join(unknown));
-    assert_eq!(said, refused(id, Reason::UnknownSession));
-    let (proving, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
-    let proof = key.client_proof(&[0; 16], &challenged(&said).nonce);
-    acceptor.forget(session);
-    let said = say(&mut acceptor, proving, Frame::Proof(proof));
-    assert_eq!(said, refused(proving, Reason::UnknownSession));
-    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 1)));
-    assert_eq!(said, refused(id, Reason::UnknownSession));
+    assert_refused(&mut acceptor, Frame::Join(unknown), Reason::UnknownSession);
+    let (proving, proof) = challenged_join(&mut acceptor, session, &key, 0);
+    acceptor.remove(session);
+    assert_eq!(send(&mut acceptor, proving, proof), refused(proving, Reason::UnknownSession));
+    assert_refused(&mut acceptor, Frame::Join(join(session, &key, 1)), Reason::UnknownSession);
 }
 
 #[test]
 fn answers_a_join_of_a_closed_session_with_finished() {
     let mut acceptor = listener(Limits { sessions: 2, ..Limits::default() });
     let (session, key) = established(&mut acceptor, 1);
-    let (proving, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
-    let proof = key.client_proof(&[0; 16], &challenged(&said).nonce);
+    let (proving, proof) = challenged_join(&mut acceptor, session, &key, 0);
     acceptor.finish(session);
     let finished = refused(proving, Reason::Finished);
-    assert_eq!(say(&mut acceptor, proving, Frame::Proof(proof)), finished);
+    assert_eq!(send(&mut acceptor, proving, proof.clone()), finished);
     // Connections of other clients do not get this answer.
-    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
-    assert_eq!(said, refused(id, Reason::Replayed));
+    assert_refused(&mut acceptor, Frame::Join(join(session, &key, 0)), Reason::Replayed);
     let wrong = Join { index: 1, ..join(session, &key, 2) };
-    let (id, said) = first_words(&mut acceptor, Frame::Join(wrong));
-    assert_eq!(said, refused(id, Reason::Authentication));
-    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 1)));
-    challenged(&said);
-    assert_eq!(say(&mut acceptor, id, Frame::Proof(proof)), refused(id, Reason::Authentication));
-    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello(1)));
-    assert_eq!(said, refused(id, Reason::Replayed));
-    // The ended session takes no session's place.
+    assert_refused(&mut acceptor, Frame::Join(wrong), Reason::Authentication);
+    let (id, _) = challenged_join(&mut acceptor, session, &key, 1);
+    assert_eq!(send(&mut acceptor, id, proof), refused(id, Reason::Authentication));
+    assert_refused(&mut acceptor, Frame::Hello(hello(1)), Reason::Replayed);
+    // The ended session does not count against the limit of sessions.
     let others = [2, 3].map(|nonce| established(&mut acceptor, nonce).0);
-    // The last two ended sessions are remembered.
+    // Only the last two ended sessions are stored.
     for other in others {
         acceptor.finish(other);
     }
-    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 3)));
-    assert_eq!(said, refused(id, Reason::UnknownSession));
+    assert_refused(&mut acceptor, Frame::Join(join(session, &key, 3)), Reason::UnknownSession);
     assert_eq!((acceptor.finished.len(), acceptor.finished_in_order.len()), (2, 2));
-    acceptor.forget(others[0]);
+    acceptor.remove(others[0]);
     assert_eq!((acceptor.finished.len(), acceptor.finished_in_order.len()), (1, 1));
 }
 
 #[test]
-fn a_hello_that_comes_again_is_no_second_session() {
+fn repeated_hello_opens_no_second_session() {
     let mut acceptor = listener(Limits::default());
     let (session, key) = established(&mut acceptor, 1);
     let again = Frame::Hello(Hello { subflow: SubflowId(1), ..hello(1) });
-    let (id, said) = first_words(&mut acceptor, again.clone());
-    assert_eq!(said, [Verdict::Again(id, session)]);
+    let (id, answer) = send_first(&mut acceptor, again.clone());
+    assert_eq!(answer, [Verdict::RepeatedHello(id, session)]);
     // After confirmation a HELLO is late: data after it were received before.
-    let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, 0)));
-    let proof = key.client_proof(&[0; 16], &challenged(&said).nonce);
-    say(&mut acceptor, id, Frame::Proof(proof));
-    let (id, said) = first_words(&mut acceptor, again.clone());
-    assert_eq!(said, refused(id, Reason::Replayed));
-    acceptor.forget(session);
-    let (id, said) = first_words(&mut acceptor, again);
-    assert_eq!(said, refused(id, Reason::Replayed));
+    let (id, proof) = challenged_join(&mut acceptor, session, &key, 0);
+    send(&mut acceptor, id, proof);
+    assert_refused(&mut acceptor, again.clone(), Reason::Replayed);
+    acceptor.remove(session);
+    assert_refused(&mut acceptor, again, Reason::Replayed);
 }
 
 #[test]
-fn nonces_of_the_past_are_bounded() {
+fn bounds_the_stored_nonces() {
     let limits = Limits { sessions: 2, ..Limits::default() };
     let mut acceptor = listener(limits);
     for number in 1..100 {
         let (session, _) = established(&mut acceptor, number);
-        acceptor.forget(session);
+        acceptor.remove(session);
     }
-    assert!(acceptor.used.len() <= 8 && acceptor.used_in_order.len() == acceptor.used.len());
-    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello(99)));
-    assert_eq!(said, refused(id, Reason::Replayed));
+    assert!(
+        acceptor.used_nonces.len() <= 8
+            && acceptor.used_in_order.len() == acceptor.used_nonces.len()
+    );
+    assert_refused(&mut acceptor, Frame::Hello(hello(99)), Reason::Replayed);
 }
 
 #[test]
-fn secrets_are_part_of_the_key_and_a_shared_one_has_to_be_proven() {
-    let mut acceptor = keyed(Limits::default());
-    let unwilling = Hello { limits: GRANTS, ..hello(1) };
-    let (id, said) = first_words(&mut acceptor, Frame::Hello(unwilling));
-    assert_eq!(said, refused(id, Reason::Authentication));
+fn derives_the_key_from_psk_and_tls_secret() {
+    let mut acceptor = listener_with_psk(Limits::default());
+    let without_proof = Hello { limits: GRANTS, ..hello(1) };
+    assert_refused(&mut acceptor, Frame::Hello(without_proof), Reason::Authentication);
     let exported = Some(&[5; 32][..]);
     let shared = secret::shared(Some(PSK), exported);
-    let greet = |acceptor: &mut Acceptor, token, exported| {
+    let send_hello = |acceptor: &mut Acceptor, token, exported| {
         let id = acceptor.open(at(0), address(1)).unwrap();
         acceptor.on_frame(at(0), id, Frame::Hello(Hello { token, ..hello(1) }), exported);
         id
     };
     // A token of another connection, or without TLS, is invalid.
-    let id = greet(&mut acceptor, hello(1).token, exported);
+    let id = send_hello(&mut acceptor, hello(1).token, exported);
     assert_eq!(verdicts(&mut acceptor), refused(id, Reason::Authentication));
     let token = secret::hello_token(&shared, &[1; 32], 0, &hello(1).target);
-    greet(&mut acceptor, token, exported);
-    let said = verdicts(&mut acceptor);
-    let [Verdict::Open(_, _, ack, key)] = &said[..] else { panic!("{said:?}") };
+    send_hello(&mut acceptor, token, exported);
+    let answer = verdicts(&mut acceptor);
+    let [Verdict::Open(_, _, ack, key)] = &answer[..] else { panic!("{answer:?}") };
     assert!(ack.limits.proof);
     assert_eq!(*key, SessionKey::derive(&shared, &[1; 32], &ack.nonce));
     // With TLS each connection has its own secret; the session uses that of its first one.
     let other: &[u8] = &[6; 32];
     let shared = secret::shared(Some(PSK), Some(other));
     let token = secret::hello_token(&shared, &[1; 32], 0, &hello(1).target);
-    let id = greet(&mut acceptor, token, Some(other));
+    let id = send_hello(&mut acceptor, token, Some(other));
     assert_eq!(verdicts(&mut acceptor), refused(id, Reason::UnknownSession));
 }
 
@@ -268,78 +266,79 @@ fn hello_of(client: u64) -> Hello {
 }
 
 #[test]
-fn hellos_without_the_key_leave_no_state_and_keep_no_client_out() {
+fn refuses_hellos_without_the_psk_statelessly() {
     let limits = Limits { sessions: 4, ..Limits::default() };
-    let mut acceptor = keyed(limits);
+    let mut acceptor = listener_with_psk(limits);
     let mut clients = 0;
     for number in 0..20_000_u64 {
         // 500 sources.
         let source = Ipv4Addr::from_bits(0x0a00_0000 + (number % 500) as u32).into();
-        let id = acceptor.open(at(number / 50), source).expect("a place for the connection");
+        let id = acceptor.open(at(number / 50), source).expect("the limits allow the connection");
         let forged = Hello { token: [number as u8; 16], ..hello_of(number) };
         acceptor.on_frame(at(number / 50), id, Frame::Hello(forged), None);
         assert_eq!(verdicts(&mut acceptor), refused(id, Reason::Authentication));
         if number % 5_000 == 0 {
             clients += 1;
-            let (_, said) = first_words(&mut acceptor, Frame::Hello(hello_of(1 << 32 | number)));
-            let [Verdict::Open(_, _, ack, _)] = &said[..] else { panic!("{said:?}") };
-            acceptor.prove(ack.session);
+            let (_, answer) = send_first(&mut acceptor, Frame::Hello(hello_of(1 << 32 | number)));
+            let [Verdict::Open(_, _, ack, _)] = &answer[..] else { panic!("{answer:?}") };
+            acceptor.mark_proven(ack.session);
         }
     }
     assert_eq!((clients, acceptor.sessions.len()), (4, 4));
     assert!(acceptor.connections.is_empty() && acceptor.unconfirmed.len() == 4);
-    let (_, said) = first_words(&mut acceptor, Frame::Hello(hello_of(7)));
-    assert_eq!(said, [], "the limit of sessions holds for clients");
+    let (_, answer) = send_first(&mut acceptor, Frame::Hello(hello_of(7)));
+    assert_eq!(answer, [], "above the session limit");
 }
 
 #[test]
-fn sessions_of_recorded_hellos_do_not_count_against_the_limit_of_sessions() {
+fn replayed_hellos_do_not_count_against_the_session_limit() {
     let limits = Limits { sessions: 2, unproven_sessions: 10, ..Limits::default() };
-    let mut acceptor = keyed(Limits { unproven_sessions_per_source: 6, ..limits });
+    let mut acceptor = listener_with_psk(Limits { unproven_sessions_per_source: 6, ..limits });
     let mut open = |source: u8, client: u64| {
         let id = acceptor.open(at(0), address(source)).unwrap();
         acceptor.on_frame(at(0), id, Frame::Hello(hello_of(client)), None);
         match &verdicts(&mut acceptor)[..] {
             [Verdict::Open(_, _, ack, _)] => Some(ack.session),
-            said => {
-                assert_eq!(said, [], "it waits");
+            answer => {
+                assert_eq!(answer, [], "queued");
                 None
             }
         }
     };
     let replayed: Vec<_> = (0..100).filter_map(|client| open(1, client)).collect();
     assert_eq!(replayed.len(), 6);
-    let clients = [200, 201].map(|client| open(2, client).expect("another source has a place"));
+    let clients =
+        [200, 201].map(|client| open(2, client).expect("another source is within its limits"));
     for session in clients {
-        acceptor.prove(session);
+        acceptor.mark_proven(session);
     }
     assert_eq!(acceptor.unproven_sessions.taken(), 6);
-    // Replayed sessions have no place among the proven ones, and are refused in the end.
+    // Replayed sessions do not count as proven. The queued HELLOs are refused after the timeout.
     for session in replayed {
-        acceptor.forget(session);
+        acceptor.remove(session);
     }
     assert_eq!((acceptor.unproven_sessions.taken(), acceptor.sessions.len()), (0, 2));
     acceptor.on_wake(at(2_000));
-    let said = verdicts(&mut acceptor);
+    let answer = verdicts(&mut acceptor);
     let is_refused = |it: &&Verdict| matches!(it, Verdict::Send(_, Frame::Refuse(Reason::Limit)));
-    assert_eq!(said.iter().filter(is_refused).count(), 94);
+    assert_eq!(answer.iter().filter(is_refused).count(), 94);
 }
 
 #[test]
-fn silent_connections_of_more_sources_than_places_give_way_to_clients() {
+fn new_client_replaces_the_oldest_silent_connection() {
     let limits = Limits { silent: 512, silent_per_source: 128, ..Limits::default() };
-    let mut acceptor = keyed(limits.clone());
+    let mut acceptor = listener_with_psk(limits.clone());
     let source = |number: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + number));
     let silent = (0..2_000).filter(|number| acceptor.open(at(0), source(*number)).is_some());
     assert_eq!(silent.count(), 512);
-    // All silent connections are as new as this client.
+    // No silent connection is older than a fourth of the timeout.
     assert_eq!(acceptor.open(at(499), source(3_000)), None);
-    let id = acceptor.open(at(500), source(3_000)).expect("the oldest gives way");
+    let id = acceptor.open(at(500), source(3_000)).expect("the oldest is replaced");
     assert_eq!(verdicts(&mut acceptor), [Verdict::Close(ConnectionId(0))]);
     acceptor.on_frame(at(500), id, Frame::Hello(hello_of(1)), None);
     assert!(matches!(verdicts(&mut acceptor)[..], [Verdict::Open(..)]));
-    // The same within one source.
-    let mut acceptor = keyed(limits);
+    // The same for connections of one source.
+    let mut acceptor = listener_with_psk(limits);
     assert_eq!((0..200).filter(|_| acceptor.open(at(0), source(1)).is_some()).count(), 128);
     assert_eq!(acceptor.open(at(499), source(1)), None);
     assert!(acceptor.open(at(500), source(1)).is_some());
@@ -354,16 +353,15 @@ fn closes_a_connection_after_an_unexpected_frame() {
         Frame::Data { dsn: 0, payload, copy: frame::Copy::First }
     };
     for frame in [data(), Frame::Proof([0; 32]), Frame::Close, Frame::Ignored, Frame::Ping(0)] {
-        let (id, said) = first_words(&mut acceptor, frame);
-        assert_eq!(said, refused(id, Reason::Protocol));
-        assert_eq!(say(&mut acceptor, id, Frame::Hello(hello(9))), []);
+        let (id, answer) = send_first(&mut acceptor, frame);
+        assert_eq!(answer, refused(id, Reason::Protocol));
+        assert_eq!(send(&mut acceptor, id, Frame::Hello(hello(9))), []);
     }
-    let words =
+    let frames =
         [data(), Frame::Hello(hello(9)), Frame::Join(join(session, &key, 50)), Frame::Ignored];
-    for (index, frame) in (0..).zip(words) {
-        let (id, said) = first_words(&mut acceptor, Frame::Join(join(session, &key, index)));
-        challenged(&said);
-        assert_eq!(say(&mut acceptor, id, frame), refused(id, Reason::Protocol));
+    for (index, frame) in (0..).zip(frames) {
+        let (id, _) = challenged_join(&mut acceptor, session, &key, index);
+        assert_eq!(send(&mut acceptor, id, frame), refused(id, Reason::Protocol));
     }
     assert_eq!(acceptor.next_wake(), None);
 }
@@ -388,18 +386,18 @@ fn closes_a_connection_after_the_handshake_timeout() {
 }
 
 #[test]
-fn sessions_are_limited() {
+fn queues_hellos_above_the_session_limit() {
     let mut acceptor = listener(Limits { sessions: 2, ..Limits::default() });
     let (session, _) = established(&mut acceptor, 1);
     established(&mut acceptor, 2);
-    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello(3)));
-    assert_eq!(said, [], "it waits");
-    assert_eq!(say(&mut acceptor, id, Frame::Hello(hello(4))), refused(id, Reason::Protocol));
-    let (id, said) = first_words(&mut acceptor, Frame::Hello(hello(1)));
-    assert_eq!(said, [Verdict::Again(id, session)]);
-    acceptor.forget(session);
+    let (id, answer) = send_first(&mut acceptor, Frame::Hello(hello(3)));
+    assert_eq!(answer, [], "queued");
+    assert_eq!(send(&mut acceptor, id, Frame::Hello(hello(4))), refused(id, Reason::Protocol));
+    let (id, answer) = send_first(&mut acceptor, Frame::Hello(hello(1)));
+    assert_eq!(answer, [Verdict::RepeatedHello(id, session)]);
+    acceptor.remove(session);
     established(&mut acceptor, 3);
-    let (late, _) = first_words(&mut acceptor, Frame::Hello(hello(5)));
+    let (late, _) = send_first(&mut acceptor, Frame::Hello(hello(5)));
     acceptor.on_wake(at(2_000));
     assert_eq!(verdicts(&mut acceptor), refused(late, Reason::Limit));
 }
@@ -407,16 +405,16 @@ fn sessions_are_limited() {
 /// Clients of one source with the key connect in a burst: HELLO arrives with the connection, PROOF
 /// one round trip after the verdict. Returns when the sessions were open, in milliseconds.
 fn burst(limits: Limits, clients: u64, rtt: u64) -> Vec<u64> {
-    let mut acceptor = keyed(limits);
+    let mut acceptor = listener_with_psk(limits);
     let mut proofs = VecDeque::new();
     let mut opened = Vec::new();
     let mut queue: VecDeque<u64> = (0..clients).collect();
     for now in 0..2_000 {
         while proofs.front().is_some_and(|(due, _)| *due <= now) {
             let (_, session) = proofs.pop_front().unwrap();
-            acceptor.prove(session);
+            acceptor.mark_proven(session);
         }
-        // A connection without a place stays in the backlog.
+        // A connection above the limits stays in the backlog.
         let arrived = clients * (now + 1) / 20;
         while let Some(client) = queue.front().filter(|client| **client < arrived) {
             let Some(id) = acceptor.open(at(now), address(1)) else { break };
@@ -434,7 +432,7 @@ fn burst(limits: Limits, clients: u64, rtt: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_burst_of_clients_gets_all_its_sessions_within_a_round_trip() {
+fn opens_all_sessions_of_a_burst_within_a_round_trip() {
     for clients in [100, 1_000] {
         let opened = burst(Limits::default(), clients, 20);
         assert_eq!(opened.len() as u64, clients);
@@ -445,50 +443,47 @@ fn a_burst_of_clients_gets_all_its_sessions_within_a_round_trip() {
 }
 
 #[test]
-fn a_burst_above_the_limits_of_a_source_waits_and_is_not_refused() {
+fn queues_a_burst_above_the_limits_of_a_source() {
     let tight = Limits { unproven_sessions_per_source: 64, ..Limits::default() };
     let opened = burst(tight.clone(), 1_000, 20);
     assert_eq!(opened.len(), 1_000);
-    // 64 places, each occupied for one round trip.
+    // 64 unproven sessions at a time, each for one round trip.
     assert!((1_000 / 64 * 20..=1_000 / 64 * 20 + 20).contains(opened.last().unwrap()));
     let tight = Limits { silent_per_source: 16, unproven_sessions_per_source: 64, ..tight };
     assert_eq!(burst(tight, 1_000, 20).len(), 1_000);
 }
 
 #[test]
-fn half_open_joins_by_the_thousand_hold_little_and_harm_nobody_who_came_before() {
+fn limits_unproven_joins_and_silent_connections_of_a_source() {
     let mut acceptor = listener(Limits::default());
     let (session, key) = established(&mut acceptor, 1);
-    let client = acceptor.open(at(0), address(1)).unwrap();
-    let said = say(&mut acceptor, client, Frame::Join(join(session, &key, 0)));
-    let challenge = challenged(&said);
-    // A client with a session that joins repeatedly.
-    let (theirs, their_key) = established(&mut acceptor, 2);
+    let (client, proof) = challenged_join(&mut acceptor, session, &key, 0);
+    // A client that joins its own session repeatedly without a proof.
+    let (session_2, key_2) = established(&mut acceptor, 2);
     let mut held = 0;
     for index in 0..5000 {
         let Some(id) = acceptor.open(at(1), address(66)) else { continue };
-        let said = say(&mut acceptor, id, Frame::Join(join(theirs, &their_key, index)));
-        if said == refused(id, Reason::Limit) {
+        let answer = send(&mut acceptor, id, Frame::Join(join(session_2, &key_2, index)));
+        if answer == refused(id, Reason::Limit) {
             continue;
         }
-        challenged(&said);
+        challenged(&answer);
         held += 1;
     }
     assert_eq!(held, 256);
-    // A client that stays silent.
+    // A source whose connections send nothing.
     let silent = (0..5000).filter(|_| acceptor.open(at(1), address(67)).is_some()).count();
     assert_eq!(silent, 2048);
     assert_eq!(acceptor.connections.len(), 1 + 256 + 2048);
-    let proof = key.client_proof(&[0; 16], &challenge.nonce);
-    let said = say(&mut acceptor, client, Frame::Proof(proof));
-    assert!(matches!(said[..], [Verdict::Joined(..)]));
+    let answer = send(&mut acceptor, client, proof);
+    assert!(matches!(answer[..], [Verdict::Joined(..)]));
     acceptor.on_wake(at(2001));
     assert_eq!(verdicts(&mut acceptor).len(), 256 + 2048);
     assert!(acceptor.connections.is_empty());
 }
 
 #[test]
-fn many_sources_that_fill_all_places_keep_out_themselves_alone() {
+fn connections_above_the_limit_do_not_replace_earlier_ones() {
     let limits = Limits { silent: 40, silent_per_source: 10, ..Limits::default() };
     let mut acceptor = listener(limits);
     let early = acceptor.open(at(0), address(1)).unwrap();
@@ -498,8 +493,8 @@ fn many_sources_that_fill_all_places_keep_out_themselves_alone() {
         }
     }
     assert!(acceptor.connections.len() <= 40);
-    let said = verdicts(&mut acceptor);
-    assert!(said.iter().all(|verdict| matches!(verdict, Verdict::Close(id) if *id != early)));
+    let answer = verdicts(&mut acceptor);
+    assert!(answer.iter().all(|verdict| matches!(verdict, Verdict::Close(id) if *id != early)));
     assert!(acceptor.connections.contains_key(&early));
     // An IPv6 host has 2^64 addresses, and counts as one source.
     let mut acceptor = listener(Limits { silent_per_source: 128, ..Limits::default() });
@@ -509,20 +504,20 @@ fn many_sources_that_fill_all_places_keep_out_themselves_alone() {
 }
 
 #[test]
-fn places_are_given_back_to_newcomers_from_elsewhere() {
+fn join_of_another_source_replaces_the_newest_of_the_largest_source() {
     let limits = Limits { unproven: 8, unproven_per_source: 6, ..Limits::default() };
     let mut acceptor = listener(limits);
     let (session, key) = established(&mut acceptor, 1);
     let mut joined = |source: u8, index| {
         let id = acceptor.open(at(0), address(source)).unwrap();
-        (id, say(&mut acceptor, id, Frame::Join(join(session, &key, index))))
+        (id, send(&mut acceptor, id, Frame::Join(join(session, &key, index))))
     };
     let first: Vec<_> = (0..6).map(|index| joined(1, index).0).collect();
     joined(2, 6);
     joined(2, 7);
-    let (id, said) = joined(1, 8);
-    assert_eq!(said, refused(id, Reason::Limit));
-    let (id, said) = joined(3, 9);
-    assert_eq!(said[..2], refused(first[5], Reason::Limit));
-    assert!(matches!(&said[2..], [Verdict::Send(to, Frame::Challenge(_))] if *to == id));
+    let (id, answer) = joined(1, 8);
+    assert_eq!(answer, refused(id, Reason::Limit));
+    let (id, answer) = joined(3, 9);
+    assert_eq!(answer[..2], refused(first[5], Reason::Limit));
+    assert!(matches!(&answer[2..], [Verdict::Send(to, Frame::Challenge(_))] if *to == id));
 }

@@ -7,13 +7,13 @@ use bytes::{Buf, Bytes};
 
 use super::{
     Challenge, Copy, Dack, Frame, HEADER, Hello, HelloAck, Join, Limits, MAX_RANGES,
-    MAX_TARGET_BYTES, MAX_TEXT_BYTES, PREAMBLE, Priority, SMALLEST_FRAME, kind,
+    MAX_TARGET_BYTES, MAX_TEXT_BYTES, MIN_FRAME_LIMIT, PREAMBLE, Priority, kind,
 };
 use crate::pool::{Buffer, Pool};
 use crate::{Error, Reason, Result, SubflowId};
 
-/// Bytes read ahead after a payload: headers and small frames. A larger buffer saves reads for
-/// small frames, and copies more for large ones.
+/// Size of the buffer for headers and small frames. A larger one saves reads of small frames, and
+/// copies more bytes of large ones.
 const READ_BUFFER_BYTES: usize = 2048;
 
 /// Decodes the frames of one connection.
@@ -24,11 +24,11 @@ const READ_BUFFER_BYTES: usize = 2048;
 /// owns. At most one payload and 2 KiB are buffered; a length is checked before memory is
 /// allocated for it.
 pub struct Decoder {
-    ahead: Box<[u8]>,
-    /// The unprocessed part of `ahead`.
+    buffer: Box<[u8]>,
+    /// The unprocessed part of `buffer`.
     start: usize,
     end: usize,
-    /// Bytes of the connection before `ahead[start]`.
+    /// Bytes of the connection before `buffer[start]`.
     at: u64,
     preamble: bool,
     max_frame: u16,
@@ -69,7 +69,7 @@ impl Decoder {
     /// payload of a DATA frame in bytes.
     pub fn new(max_frame: u16) -> Self {
         Self {
-            ahead: vec![0; READ_BUFFER_BYTES].into(),
+            buffer: vec![0; READ_BUFFER_BYTES].into(),
             start: 0,
             end: 0,
             at: 0,
@@ -100,7 +100,7 @@ impl Decoder {
             .data
             .as_mut()
             .map_or(&mut [][..], |data| &mut data.payload.bytes_mut()[data.filled..]);
-        [IoSliceMut::new(rest), IoSliceMut::new(&mut self.ahead[self.end..])]
+        [IoSliceMut::new(rest), IoSliceMut::new(&mut self.buffer[self.end..])]
     }
 
     /// The first of [`spaces`](Self::spaces) that is not empty.
@@ -110,13 +110,13 @@ impl Decoder {
             Some(data) if data.filled < data.payload.length() => {
                 &mut data.payload.bytes_mut()[data.filled..]
             }
-            _ => &mut self.ahead[self.end..],
+            _ => &mut self.buffer[self.end..],
         }
     }
 
     fn compact(&mut self) {
         if self.start > 0 {
-            self.ahead.copy_within(self.start..self.end, 0);
+            self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
         }
@@ -128,22 +128,22 @@ impl Decoder {
     /// If `count` exceeds the space.
     pub fn advance(&mut self, mut count: usize) {
         if let Some(data) = &mut self.data {
-            let here = count.min(data.payload.length() - data.filled);
-            data.filled += here;
-            self.at += here as u64;
-            count -= here;
+            let taken = count.min(data.payload.length() - data.filled);
+            data.filled += taken;
+            self.at += taken as u64;
+            count -= taken;
         }
         self.end += count;
-        assert!(self.end <= self.ahead.len(), "more than there was room for");
+        assert!(self.end <= self.buffer.len(), "advanced beyond the space");
     }
 
     /// Bytes that belong to no frame yet. After [`Error::Preamble`] and [`Error::Version`] these
     /// are all received bytes, for a service of another protocol.
     pub fn unread(&self) -> &[u8] {
-        &self.ahead[self.start..self.end]
+        &self.buffer[self.start..self.end]
     }
 
-    /// Whether the connection would be truncated if it ended here.
+    /// Whether the connection would be truncated if it ended taken.
     pub fn in_frame(&self) -> bool {
         self.data.is_some() || self.skip.is_some() || self.start < self.end
     }
@@ -234,10 +234,10 @@ impl Decoder {
     }
 
     fn take_ignored(&mut self, (left, path_seq): (usize, u32)) -> Option<(u32, Frame<Bytes>)> {
-        let here = left.min(self.unread().len());
-        self.consume(here);
-        if here < left {
-            self.skip = Some((left - here, path_seq));
+        let taken = left.min(self.unread().len());
+        self.consume(taken);
+        if taken < left {
+            self.skip = Some((left - taken, path_seq));
             return None;
         }
         Some((path_seq, Frame::Ignored))
@@ -245,8 +245,8 @@ impl Decoder {
 }
 
 /// Bytes of a HELLO without its target and token.
-const HELLO_LENGTH: usize = 45;
-const HELLO_TOKEN: usize = 16;
+const HELLO_FIXED_BYTES: usize = 45;
+const HELLO_TOKEN_BYTES: usize = 16;
 
 impl Header {
     fn new(bytes: &[u8; HEADER], at: u64) -> Self {
@@ -276,9 +276,9 @@ impl Header {
     fn check_length(&self, max_frame: u16) -> Result<()> {
         let length = self.length;
         let fits = match self.kind {
-            kind::HELLO => {
-                (HELLO_LENGTH..=HELLO_LENGTH + MAX_TARGET_BYTES + HELLO_TOKEN).contains(&length)
-            }
+            kind::HELLO => (HELLO_FIXED_BYTES
+                ..=HELLO_FIXED_BYTES + MAX_TARGET_BYTES + HELLO_TOKEN_BYTES)
+                .contains(&length),
             kind::HELLO_ACK => length == 64,
             kind::JOIN => length == 42,
             kind::CHALLENGE | kind::PROOF => length == 32,
@@ -349,11 +349,11 @@ impl Header {
         let subflow = SubflowId(body.get_u32());
         let target = usize::from(body.get_u8());
         let (target, mut rest) = body.split_at_checked(target).ok_or(self.length_error())?;
-        if rest.len() != if limits.proof { HELLO_TOKEN } else { 0 } {
+        if rest.len() != if limits.proof { HELLO_TOKEN_BYTES } else { 0 } {
             return Err(self.length_error());
         }
         let target = self.text(target, "target")?;
-        let token = if limits.proof { take(&mut rest) } else { [0; HELLO_TOKEN] };
+        let token = if limits.proof { take(&mut rest) } else { [0; HELLO_TOKEN_BYTES] };
         Ok(Hello { nonce, subflow, credit: self.number, limits, target, token })
     }
 
@@ -366,10 +366,10 @@ impl Header {
             proof: body.get_u8() & kind::PROOF_FOLLOWS != 0,
         };
         if limits.subflows == 0 {
-            return Err(self.field("most subflows"));
+            return Err(self.field("max subflows"));
         }
-        if limits.frame < SMALLEST_FRAME {
-            return Err(self.field("most payload of a frame"));
+        if limits.frame < MIN_FRAME_LIMIT {
+            return Err(self.field("max payload"));
         }
         Ok(limits)
     }
@@ -389,13 +389,13 @@ impl Header {
             ranges: Vec::with_capacity(body.len() / 16),
         };
         // The byte at `next` is missing, so no range starts there.
-        let mut least = dack.next.saturating_add(1);
+        let mut min_start = dack.next.saturating_add(1);
         while !body.is_empty() {
             let range = body.get_u64()..body.get_u64();
-            if range.start < least || range.end <= range.start {
+            if range.start < min_start || range.end <= range.start {
                 return Err(self.field("ranges"));
             }
-            least = range.end;
+            min_start = range.end;
             dack.ranges.push(range);
         }
         Ok(dack)

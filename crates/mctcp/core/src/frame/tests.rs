@@ -10,7 +10,7 @@ use crate::{Error, Result};
 const MAX_FRAME: u16 = 4096;
 
 fn limits() -> impl Strategy<Value = Limits> {
-    (1u8.., SMALLEST_FRAME.., any::<u16>(), any::<u16>(), any::<bool>()).prop_map(
+    (1u8.., MIN_FRAME_LIMIT.., any::<u16>(), any::<u16>(), any::<bool>()).prop_map(
         |(subflows, frame, idle, resume, proof)| Limits { subflows, frame, idle, resume, proof },
     )
 }
@@ -23,9 +23,9 @@ fn reason() -> impl Strategy<Value = Reason> {
     (0u32..10).prop_map(Reason::from_number)
 }
 
-fn text(most: usize) -> impl Strategy<Value = String> {
+fn text(max: usize) -> impl Strategy<Value = String> {
     any::<String>().prop_map(move |mut text| {
-        while text.len() > most {
+        while text.len() > max {
             text.pop();
         }
         text
@@ -125,18 +125,18 @@ fn stream(frames: &[Frame<Bytes>]) -> Vec<u8> {
     out
 }
 
-/// How a driver reads.
+/// Method by which a driver reads.
 #[derive(Clone, Copy, Debug)]
 enum Reads {
     Vectored,
     Single,
 }
 
-fn read(decoder: &mut Decoder, bytes: &mut &[u8], most: usize, how: Reads) -> usize {
+fn read(decoder: &mut Decoder, bytes: &mut &[u8], max: usize, reads: Reads) -> usize {
     use std::io::Read as _;
 
-    let mut bytes_now = &bytes[..most.min(bytes.len())];
-    let count = match how {
+    let mut bytes_now = &bytes[..max.min(bytes.len())];
+    let count = match reads {
         Reads::Vectored => bytes_now.read_vectored(&mut decoder.spaces()),
         Reads::Single => bytes_now.read(decoder.space()),
     };
@@ -150,7 +150,7 @@ fn read(decoder: &mut Decoder, bytes: &mut &[u8], most: usize, how: Reads) -> us
 fn decoded(
     mut bytes: &[u8],
     pieces: &[usize],
-    how: Reads,
+    reads: Reads,
 ) -> (Vec<(u32, Frame<Bytes>)>, Result<bool>) {
     let (mut decoder, mut frames) = (Decoder::new(MAX_FRAME), Vec::new());
     let mut pieces = pieces.iter().copied().cycle();
@@ -159,8 +159,8 @@ fn decoded(
             Ok(Some(frame)) => frames.push(frame),
             Ok(None) if bytes.is_empty() => return (frames, Ok(decoder.in_frame())),
             Ok(None) => {
-                let most = pieces.next().unwrap_or(usize::MAX);
-                assert!(read(&mut decoder, &mut bytes, most, how) > 0);
+                let max = pieces.next().unwrap_or(usize::MAX);
+                assert!(read(&mut decoder, &mut bytes, max, reads) > 0);
             }
             Err(error) => {
                 assert_eq!(decoder.next_frame(), Err(error));
@@ -183,6 +183,10 @@ fn error(frame: &[u8]) -> Error {
     end.unwrap_err()
 }
 
+fn assert_field(frame: &[u8], field: &'static str) {
+    assert_eq!(error(frame), Error::Field { kind: frame[0], field, at: 4 });
+}
+
 fn header(kind: u8, flags: u8, length: u16, number: u64) -> Vec<u8> {
     let mut out = vec![kind, flags];
     out.extend(length.to_be_bytes());
@@ -193,18 +197,18 @@ fn header(kind: u8, flags: u8, length: u16, number: u64) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn frames_come_out_as_they_went_in_whatever_the_reads(
+    fn decodes_encoded_frames_for_any_read_sizes(
         frames in vec(frame(), 0..12),
         pieces in vec(1usize..5000, 1..20),
         single in any::<bool>(),
     ) {
-        let how = if single { Reads::Single } else { Reads::Vectored };
+        let reads = if single { Reads::Single } else { Reads::Vectored };
         let bytes = stream(&frames);
-        prop_assert_eq!(decoded(&bytes, &pieces, how), (numbered(frames), Ok(false)));
+        prop_assert_eq!(decoded(&bytes, &pieces, reads), (numbered(frames), Ok(false)));
     }
 
     #[test]
-    fn a_truncated_connection_is_seen(
+    fn detects_a_truncated_connection(
         frames in vec(frame(), 1..4),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -217,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_ends_the_same_way_whatever_the_reads(
+    fn damage_has_the_same_result_for_any_read_sizes(
         valid in vec(frame(), 0..3),
         garbage in vec(any::<u8>(), 0..600),
         damage in any::<prop::sample::Index>(),
@@ -252,7 +256,7 @@ fn reports_another_version() {
 }
 
 #[test]
-fn unknown_frames_are_ignored_only_with_bit_7() {
+fn ignores_unknown_frames_only_with_bit_7() {
     for kind in [0, 0x07, 0x0f, 0x1b, 0x20, 0x7f] {
         assert_eq!(error(&header(kind, 0, 0, 0)), Error::UnknownFrame { kind, at: 4 });
     }
@@ -265,7 +269,7 @@ fn unknown_frames_are_ignored_only_with_bit_7() {
 }
 
 #[test]
-fn lengths_that_do_not_fit_the_type_are_refused_before_the_body_comes() {
+fn rejects_a_length_that_does_not_match_the_type_before_the_body() {
     let fitting: [(u8, &[u16]); 16] = [
         (kind::HELLO, &[45, 46, 316]),
         (kind::HELLO_ACK, &[64]),
@@ -305,43 +309,35 @@ fn lengths_that_do_not_fit_the_type_are_refused_before_the_body_comes() {
 
 #[test]
 fn rejects_invalid_fields() {
-    let valid = Limits { subflows: 1, frame: SMALLEST_FRAME, idle: 0, resume: 0, proof: false };
-    let refused = |frame: Frame<Bytes>, field: &'static str| {
-        let bytes = encoded(0, &frame);
-        assert_eq!(error(&bytes), Error::Field { kind: bytes[0], field, at: 4 }, "{frame:?}");
-    };
-    let greet = |limits| {
+    let valid = Limits { subflows: 1, frame: MIN_FRAME_LIMIT, idle: 0, resume: 0, proof: false };
+    let assert_invalid =
+        |frame: Frame<Bytes>, field: &'static str| assert_field(&encoded(0, &frame), field);
+    let hello_ack = |limits| {
         Frame::HelloAck(HelloAck { nonce: [0; 32], credit: 0, limits, session: 0, proof: [0; 16] })
     };
-    refused(greet(Limits { subflows: 0, ..valid }), "most subflows");
-    refused(greet(Limits { frame: SMALLEST_FRAME - 1, ..valid }), "most payload of a frame");
-    refused(Frame::Priority(Priority { backup: false, weight: 0 }), "weight");
+    assert_invalid(hello_ack(Limits { subflows: 0, ..valid }), "max subflows");
+    assert_invalid(hello_ack(Limits { frame: MIN_FRAME_LIMIT - 1, ..valid }), "max payload");
+    assert_invalid(Frame::Priority(Priority { backup: false, weight: 0 }), "weight");
     let address = "192.0.2.1:0".parse().unwrap();
-    refused(Frame::AddAddress { id: 1, address }, "port");
-    refused(Frame::Fin { length: u64::MAX }, "length");
+    assert_invalid(Frame::AddAddress { id: 1, address }, "port");
+    assert_invalid(Frame::Fin { length: u64::MAX }, "length");
     let payload = Bytes::from_static(b"x");
-    refused(Frame::Data { dsn: u64::MAX - 1, payload, copy: Copy::First }, "dsn");
+    assert_invalid(Frame::Data { dsn: u64::MAX - 1, payload, copy: Copy::First }, "dsn");
     let wrong: [&[(u64, u64)]; 5] =
         [&[(5, 6)], &[(7, 7)], &[(8, 7)], &[(7, 9), (8, 10)], &[(0, 1)]];
     for ranges in wrong {
         let ranges = ranges.iter().map(|&(start, end)| start..end).collect();
         let dack = Dack { next: 5, credit: 0, path_seq: 0, delay_us: 0, ranges };
-        refused(Frame::Dack(dack), "ranges");
+        assert_invalid(Frame::Dack(dack), "ranges");
     }
-    assert_eq!(
-        error(&header(kind::REMOVE_ADDR, 0, 0, 256)),
-        Error::Field { kind: kind::REMOVE_ADDR, field: "id", at: 4 }
-    );
-    assert_eq!(
-        error(&header(kind::DATA, 3, 1, 0)),
-        Error::Field { kind: kind::DATA, field: "flags", at: 4 }
-    );
+    assert_field(&header(kind::REMOVE_ADDR, 0, 0, 256), "id");
+    assert_field(&header(kind::DATA, 3, 1, 0), "flags");
     let mut family = encoded(0, &Frame::AddAddress { id: 1, address: "[::1]:9".parse().unwrap() });
     family[HEADER + 1] = kind::IPV4;
-    assert_eq!(error(&family), Error::Field { kind: kind::ADD_ADDR, field: "family", at: 4 });
+    assert_field(&family, "family");
     let mut reset = encoded(0, &Frame::Reset { reason: Reason::Aborted, text: "no".into() });
     reset[HEADER] = 0xff;
-    assert_eq!(error(&reset), Error::Field { kind: kind::RESET, field: "text", at: 4 });
+    assert_field(&reset, "text");
     let nonce = [0; 32];
     let target = "host:80".to_owned();
     let token = [0; 16];
@@ -351,11 +347,11 @@ fn rejects_invalid_fields() {
     assert_eq!(error(&bytes), Error::Length { kind: kind::HELLO, length: 52, at: 4 });
     bytes[HEADER + 44] += 1;
     bytes[HEADER + 45] = 0xc0;
-    assert_eq!(error(&bytes), Error::Field { kind: kind::HELLO, field: "target", at: 4 });
+    assert_field(&bytes, "target");
 }
 
 #[test]
-fn offsets_count_every_byte_of_the_connection() {
+fn error_offset_counts_all_bytes_of_the_connection() {
     let payload = Bytes::from(vec![7; usize::from(MAX_FRAME)]);
     let frames =
         [Frame::Ping(1), Frame::Data { dsn: 0, payload, copy: Copy::First }, Frame::Ignored];
@@ -379,7 +375,7 @@ fn truncates_long_texts() {
 }
 
 #[test]
-fn a_smaller_frame_may_be_agreed_on() {
+fn rejects_data_above_a_lowered_frame_limit() {
     let payload = Bytes::from_static(&[1; 2000]);
     let data = Frame::Data { dsn: 0, payload, copy: Copy::First };
     let mut decoder = Decoder::new(MAX_FRAME);

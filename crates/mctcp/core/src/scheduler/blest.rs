@@ -8,58 +8,57 @@
 
 use base::{Span, Time};
 
-use super::{Choice, Scheduler, SubflowView, View, quickest, quickest_with_room};
+use super::{Choice, Scheduler, SubflowView, View, min_rtt, min_rtt_with_room};
 
 const MSS: f64 = 1448.0;
 /// Bounds and steps of λ, from the authors' implementation for Linux.
-const LAMBDA: (f64, f64) = (1.0, 1.3);
-const STEP_UP: f64 = 0.04;
-const STEP_DOWN: f64 = 0.01;
+const MIN_LAMBDA: f64 = 1.0;
+const MAX_LAMBDA: f64 = 1.3;
+const LAMBDA_STEP_UP: f64 = 0.04;
+const LAMBDA_STEP_DOWN: f64 = 0.01;
 
-/// BLEST: a slow subflow is not used if it would block the fast one (Ferlin et al., IFIP Networking
-/// 2016).
 #[derive(Clone, Copy, Debug)]
-pub struct Blest {
+pub(super) struct Blest {
     lambda: f64,
     /// Whether the credit was exhausted since the last change of λ.
     blocked: bool,
-    changed: Time,
+    changed_at: Time,
 }
 
 impl Default for Blest {
     fn default() -> Self {
-        Self { lambda: 1.2, blocked: false, changed: Time::ZERO }
+        Self { lambda: 1.2, blocked: false, changed_at: Time::ZERO }
     }
 }
 
 impl Blest {
     /// Adapts λ to the result of the decisions, once per round-trip time of the slow subflow.
-    fn learn(&mut self, now: Time, round: Span) {
-        if now.since(self.changed) < round {
+    fn adapt(&mut self, now: Time, round: Span) {
+        if now.since(self.changed_at) < round {
             return;
         }
-        self.lambda += if self.blocked { STEP_UP } else { -STEP_DOWN };
-        self.lambda = self.lambda.clamp(LAMBDA.0, LAMBDA.1);
+        self.lambda += if self.blocked { LAMBDA_STEP_UP } else { -LAMBDA_STEP_DOWN };
+        self.lambda = self.lambda.clamp(MIN_LAMBDA, MAX_LAMBDA);
         self.blocked = false;
-        self.changed = now;
+        self.changed_at = now;
     }
 }
 
 impl Scheduler for Blest {
     fn pick(&mut self, now: Time, session: &View, subflows: &[SubflowView]) -> Choice {
         self.blocked |= session.blocked;
-        let (Some(fast), Some(slow)) = (quickest(subflows), quickest_with_room(subflows)) else {
+        let (Some(fast), Some(slow)) = (min_rtt(subflows), min_rtt_with_room(subflows)) else {
             return Choice::Wait(None);
         };
         if fast.id == slow.id {
             return Choice::Send(fast.id);
         }
-        self.learn(now, slow.srtt);
-        let rtts = slow.rtt() / fast.rtt();
-        let fast_sends = (fast.window() + MSS * (rtts - 1.0) / 2.0) * rtts;
-        let slow_holds = slow.outstanding.saturating_add(session.frame);
-        let left = session.window.saturating_sub(slow_holds);
-        if fast_sends * self.lambda <= left.count() as f64 {
+        self.adapt(now, slow.srtt);
+        let rounds = slow.rtt() / fast.rtt();
+        let fast_bytes = (fast.window() + MSS * (rounds - 1.0) / 2.0) * rounds;
+        let slow_bytes = slow.outstanding.saturating_add(session.frame);
+        let left = session.window.saturating_sub(slow_bytes);
+        if fast_bytes * self.lambda <= left.count() as f64 {
             Choice::Send(slow.id)
         } else {
             Choice::Wait(None)
@@ -75,7 +74,7 @@ mod tests {
     use base::Bytes;
 
     #[test]
-    fn a_slow_subflow_is_used_while_the_window_holds_what_the_fast_one_sends() {
+    fn uses_a_slow_subflow_while_the_window_has_room_for_the_fast_one() {
         let subflows = [busy(0, 20, 10), idle(1, 200, 10)];
         let mut scheduler = Blest::default();
         let choice = scheduler.pick(Time::ZERO, &bulk(), &subflows);
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn blocking_makes_it_careful() {
+    fn exhausted_credit_raises_lambda() {
         let subflows = [busy(0, 20, 10), idle(1, 200, 10)];
         let just = View { window: Bytes::new(400_000), ..bulk() };
         let blocked = View { blocked: true, ..just };

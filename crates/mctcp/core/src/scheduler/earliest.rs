@@ -12,11 +12,12 @@
 //!   the credit is too small for these data and those of the later one, the earlier ones would
 //!   have to stop, and the total could be slower than without the later one. This is BLEST's rule
 //!   (Ferlin et al. 2016, §IV) with predicted arrivals instead of round-trip times, plus a
-//!   round-trip time for the repair of a loss, and with twice the predicted arrival if the later
-//!   one would add little.
+//!   round-trip time for the repair of a loss, and with up to twice the predicted arrival if the
+//!   later one adds little rate.
 //! - *Pause.* The application gets nothing from the time at which the earlier ones would have
 //!   delivered the frame until its arrival. If that is longer than after a failure, the later one
-//!   must add much. The session finds out how much with copies (`session/transmit.rs`, `explore`).
+//!   must add much rate. The session measures that with copies (`session/transmit.rs`,
+//!   `copy_to_unexplored`).
 //!
 //! A frame waits at most for the time that the later subflow would have taken: then the prediction
 //! for the earlier ones was wrong, and at most twice the time was lost.
@@ -40,9 +41,9 @@ const QUEUED_RTT_RATIO: f64 = 1.25;
 /// Selects the subflow on which the next frame is expected to arrive first, immediately or
 /// after a wait.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Earliest {
-    /// Time until which a frame may wait although a subflow has room.
-    waiting: Option<Time>,
+pub(super) struct Earliest {
+    /// Latest end of the current wait for an earlier subflow.
+    wait_until: Option<Time>,
 }
 
 /// Forecast for a subflow. Times are seconds from now.
@@ -52,8 +53,8 @@ struct Forecast {
     rate: f64,
     /// Time until the receiver has the frame.
     arrival: f64,
-    /// Data are in flight: an acknowledgement will follow, or the subflow becomes stale.
-    moving: bool,
+    /// Data are in flight, so that an acknowledgement follows or the subflow becomes stale.
+    is_sending: bool,
 }
 
 impl Forecast {
@@ -62,27 +63,27 @@ impl Forecast {
         let (rtt, window) = (subflow.rtt(), subflow.window());
         let one_way = subflow.min_rtt.as_secs_f64().min(rtt) / 2.0;
         let (notsent, in_flight) = (bytes(subflow.notsent), bytes(subflow.in_flight));
-        let moving = notsent + in_flight > 0.0;
-        let shown = subflow.rate.map_or(0.0, |rate| rate.bits_per_sec() as f64 / 8.0);
-        if shown > 0.0 && rtt > QUEUED_RTT_RATIO * 2.0 * one_way {
+        let is_sending = notsent + in_flight > 0.0;
+        let measured = bytes_per_sec(subflow.rate);
+        if measured > 0.0 && rtt > QUEUED_RTT_RATIO * 2.0 * one_way {
             // With a queue the rate is that of the bottleneck. Data in flight leave it half a
             // round-trip time before their acknowledgement.
-            let under_way = in_flight / shown - one_way;
-            let arrival = under_way.max(one_way) + (notsent + frame) / shown;
-            return Self { rate: shown, arrival, moving };
+            let drained = in_flight / measured - one_way;
+            let arrival = drained.max(one_way) + (notsent + frame) / measured;
+            return Self { rate: measured, arrival, is_sending };
         }
         // Without a queue the path's rate is unknown: data within the window leave at once, the
         // rest as acknowledgements arrive.
-        let rate = shown.max(window / rtt);
+        let rate = measured.max(window / rtt);
         let backlog = in_flight + notsent + frame;
         let mut arrival = rtt - one_way + (backlog - window).max(0.0) / rate;
-        if let Some(capacity) = subflow.capacity {
+        let capacity = bytes_per_sec(subflow.capacity);
+        if capacity > 0.0 {
             // A window that has grown because of a queue fills the queue again at once.
-            let capacity = capacity.bits_per_sec() as f64 / 8.0;
             let queued = (backlog / capacity - 2.0 * one_way).max(frame / capacity);
             arrival = arrival.max(one_way + queued);
         }
-        Self { rate, arrival, moving }
+        Self { rate, arrival, is_sending }
     }
 }
 
@@ -104,25 +105,25 @@ impl Scheduler for Earliest {
             .filter(|(subflow, _)| open(subflow))
             .min_by(|(_, a), (_, b)| a.arrival.total_cmp(&b.arrival));
         let Some((chosen, later)) = first else {
-            self.waiting = None;
+            self.wait_until = None;
             return Choice::Wait(None);
         };
         let mut earlier = Earlier::default();
         for (other, forecast) in forecasts {
-            if open(other) || !forecast.moving || forecast.arrival >= later.arrival {
-                earlier.carried_later += other.outstanding.count() as f64;
+            if open(other) || !forecast.is_sending || forecast.arrival >= later.arrival {
+                earlier.outstanding_later += other.outstanding.count() as f64;
             } else {
                 earlier.add(other, &forecast, frame);
             }
         }
-        if !earlier.are_hurt(session, chosen, &later) {
-            self.waiting = None;
+        if !earlier.is_wait_better(session, chosen, &later) {
+            self.wait_until = None;
             return Choice::Send(chosen.id);
         }
         let wait = Span::from_nanos((later.arrival.min(3600.0) * 1e9) as u64);
-        let until = *self.waiting.get_or_insert(now + wait);
+        let until = *self.wait_until.get_or_insert(now + wait);
         if now >= until {
-            self.waiting = None;
+            self.wait_until = None;
             return Choice::Send(chosen.id);
         }
         Choice::Wait(Some(until))
@@ -139,16 +140,16 @@ struct Earlier {
     any: bool,
     /// Bytes per second.
     rate: f64,
-    /// Bytes per second if they are not limited.
+    /// Sum of their peak rates, in bytes per second.
     peak: f64,
     /// Time until the first of them would have delivered the frame.
     arrival: f64,
     /// By time t they will have delivered `rate`·t minus this number of bytes.
-    behind: f64,
-    /// Time of an acknowledgement on the fastest return path, in seconds.
-    back: f64,
+    backlog: f64,
+    /// Time of a DACK on the fastest return path, in seconds.
+    dack_delay: f64,
     /// Bytes on all other subflows.
-    carried_later: f64,
+    outstanding_later: f64,
 }
 
 impl Default for Earlier {
@@ -158,9 +159,9 @@ impl Default for Earlier {
             rate: 0.0,
             peak: 0.0,
             arrival: f64::INFINITY,
-            behind: 0.0,
-            back: f64::INFINITY,
-            carried_later: 0.0,
+            backlog: 0.0,
+            dack_delay: f64::INFINITY,
+            outstanding_later: 0.0,
         }
     }
 }
@@ -171,33 +172,34 @@ impl Earlier {
         self.rate += forecast.rate;
         self.peak += bytes_per_sec(subflow.peak).max(forecast.rate);
         self.arrival = self.arrival.min(forecast.arrival);
-        self.behind += forecast.rate * forecast.arrival - frame;
-        self.back = self.back.min(subflow.min_rtt.as_secs_f64() / 2.0);
+        self.backlog += forecast.rate * forecast.arrival - frame;
+        self.dack_delay = self.dack_delay.min(subflow.min_rtt.as_secs_f64() / 2.0);
     }
 
-    /// Whether sending the frame on `later` costs more than waiting for these.
-    fn are_hurt(&self, session: &View, chosen: &SubflowView, later: &Forecast) -> bool {
+    /// Whether the frame should wait for these subflows instead of being sent on `chosen`.
+    fn is_wait_better(&self, session: &View, chosen: &SubflowView, later: &Forecast) -> bool {
         if !self.any {
             return false;
         }
-        let done = (session.unsent.count() as f64 + self.behind) / self.rate;
+        let done = (session.unsent.count() as f64 + self.backlog) / self.rate;
         if !session.more && done < later.arrival {
             return true;
         }
-        let known = bytes_per_sec(chosen.capacity).max(bytes_per_sec(chosen.peak)) / self.peak;
+        let share = bytes_per_sec(chosen.capacity).max(bytes_per_sec(chosen.peak)) / self.peak;
         let pause = later.arrival - self.arrival;
-        if pause > MAX_PAUSE.as_secs_f64() && known < MIN_SHARE_FOR_LONG_PAUSE {
+        if pause > MAX_PAUSE.as_secs_f64() && share < MIN_SHARE_FOR_LONG_PAUSE {
             return true;
         }
         // A subflow that was never full may add much.
-        let share = chosen.capacity.map_or(1.0, |c| c.bits_per_sec() as f64 / 8.0 / self.peak);
-        let worthless = (1.0 - share / MIN_SHARE_FOR_REPAIR_PAUSE).max(0.0);
-        let repair = worthless * chosen.rtt();
+        let share = chosen.capacity.map_or(1.0, |rate| bytes_per_sec(Some(rate)) / self.peak);
+        // 0 for a share above the threshold, 1 for a subflow that adds nothing.
+        let penalty = (1.0 - share / MIN_SHARE_FOR_REPAIR_PAUSE).max(0.0);
+        let repair = penalty * chosen.rtt();
         let jitter = chosen.rtt_var.as_secs_f64();
-        let late = (1.0 + worthless) * later.arrival + repair + self.back + jitter;
+        let late = (1.0 + penalty) * later.arrival + repair + self.dack_delay + jitter;
         let delivered = self.peak * late;
         let frame = session.frame.count() as f64;
-        delivered + self.carried_later + frame > session.window.count() as f64
+        delivered + self.outstanding_later + frame > session.window.count() as f64
     }
 }
 
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_counts_beside_the_round_trip_time() {
+    fn compares_rate_and_round_trip_time() {
         // 16 KiB take 65.5 ms at 2 Mbit/s.
         let pair = [idle(0, 20, 100), queued(idle(1, 2, 2))];
         assert_eq!(pick(&bulk(), &pair), SEND_0);
@@ -242,10 +244,10 @@ mod tests {
     }
 
     #[test]
-    fn a_subflow_that_was_never_full_is_judged_by_its_window() {
+    fn estimates_the_rate_of_an_application_limited_subflow_by_its_window() {
         let rate = Some(base::Bandwidth::from_bits_per_sec(100_000));
-        let shy = SubflowView { rate, ..idle(0, 20, 10) };
-        assert_eq!(pick(&bulk(), &[shy, idle(1, 60, 10)]), SEND_0);
+        let limited = SubflowView { rate, ..idle(0, 20, 10) };
+        assert_eq!(pick(&bulk(), &[limited, idle(1, 60, 10)]), SEND_0);
     }
 
     #[test]
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_uses_both_as_far_as_the_credit_holds() {
+    fn uses_a_slow_subflow_within_the_credit() {
         let (fast, slow) = (busy(0, 20, 10), idle(1, 200, 10));
         assert_eq!(pick(&bulk(), &[fast, slow]), SEND_1);
         // In the 111 ms until the frame has arrived and is acknowledged, the fast one sends 139 kB.
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_a_late_path_unless_it_adds_much() {
+    fn omits_a_late_path_unless_it_adds_much_rate() {
         let mbits = |mbits| Some(base::Bandwidth::from_mbits_per_sec(mbits));
         let late = |rtt, rate| [busy(0, 20, 20), SubflowView { peak: rate, ..idle(1, rtt, 2) }];
         assert!(waits(&bulk(), &late(1_000, mbits(9))));

@@ -3,25 +3,23 @@
 //! Y.-S. Lim, E. Nahum, D. Towsley, R. Gibbens, *ECF: An MPTCP Path Scheduler to Manage
 //! Heterogeneous Paths*, `CoNEXT` 2017, algorithm 1: with k bytes to send, the fast subflow
 //! completes after (1 + k/CWND) of its round-trip times, the slow one after one of its round-trip
-//! times. δ, the larger mean deviation, covers their jitter; β prevents that a decision to wait is
-//! reversed at once.
+//! times. δ, the larger mean deviation, covers their jitter; β is the hysteresis of a decision to
+//! wait.
 
 use base::Time;
 
-use super::{Choice, Scheduler, SubflowView, View, quickest, quickest_with_room};
+use super::{Choice, Scheduler, SubflowView, View, min_rtt, min_rtt_with_room};
 
 const BETA: f64 = 0.25;
 
-/// ECF: a slow subflow is not used if waiting for the fast one completes earlier (Lim et al.,
-/// `CoNEXT` 2017).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ecf {
+pub(super) struct Ecf {
     waiting: bool,
 }
 
 impl Scheduler for Ecf {
     fn pick(&mut self, _now: Time, session: &View, subflows: &[SubflowView]) -> Choice {
-        let (Some(fast), Some(slow)) = (quickest(subflows), quickest_with_room(subflows)) else {
+        let (Some(fast), Some(slow)) = (min_rtt(subflows), min_rtt_with_room(subflows)) else {
             return Choice::Wait(None);
         };
         if fast.id == slow.id {
@@ -58,18 +56,18 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_transfer_waits_for_the_fast_subflow() {
+    fn waits_for_the_fast_subflow_at_the_end_of_a_transfer() {
         let mut scheduler = Ecf::default();
         // At 25 kB per 20 ms, 250 kB arrive after 220 ms; those of the slow subflow after 201 ms.
         assert_eq!(pick(&mut scheduler, 250_000), Choice::Send(SubflowId(1)));
         assert_eq!(pick(&mut scheduler, 200_000), Choice::Wait(None));
-        assert_eq!(pick(&mut scheduler, 250_000), Choice::Wait(None), "no going back at once");
+        assert_eq!(pick(&mut scheduler, 250_000), Choice::Wait(None), "hysteresis");
         assert_eq!(pick(&mut scheduler, 300_000), Choice::Send(SubflowId(1)));
         assert_eq!(pick(&mut scheduler, 250_000), Choice::Send(SubflowId(1)));
     }
 
     #[test]
-    fn the_fast_one_is_taken_whenever_it_has_room() {
+    fn uses_the_fast_subflow_when_it_has_room() {
         let subflows = [idle(0, 20, 10), idle(1, 200, 10)];
         let choice = Ecf::default().pick(Time::ZERO, &bulk(), &subflows);
         assert_eq!(choice, Choice::Send(SubflowId(0)));

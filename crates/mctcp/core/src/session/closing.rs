@@ -9,7 +9,8 @@
 use base::Time;
 
 use super::subflow::State;
-use super::{Event, Output, Phase, Session};
+use super::upkeep::DRAIN_TIMEOUT;
+use super::{Event, Output, Phase, Session, Subflow};
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::payload::Payload;
@@ -28,56 +29,52 @@ impl<P: Payload> Session<P> {
         if self.is_over() {
             return;
         }
-        if self.done {
+        if self.waits_for_close {
             // There are no undelivered data.
             self.close();
         } else {
-            self.tell_reset(reason, "");
+            self.send_resets(reason, "");
             self.fail(reason, false);
         }
     }
 
     /// Handles a received frame that violates the protocol. An unproven subflow ends alone while
     /// there are others.
-    pub(super) fn break_off(&mut self, id: SubflowId, error: &Error) {
-        let proven = self.subflow(id).is_some_and(super::Subflow::is_usable);
+    pub(super) fn on_violation(&mut self, id: SubflowId, error: &Error) {
+        let proven = self.subflow(id).is_some_and(Subflow::is_usable);
         let others = self.phase == Phase::Established || self.paths.len() > 1;
         if !proven && others {
             self.drop_subflow(id, true);
             if self.phase == Phase::Opening {
                 self.refusal = Some(error.reason());
-                self.try_others();
+                self.try_other_paths();
             }
             self.open_paths();
             return;
         }
-        self.tell_reset(error.reason(), &error.to_string());
+        self.send_resets(error.reason(), &error.to_string());
         self.fail(error.reason(), false);
     }
 
     /// Before the session is established: tries another path, which may lead to the right peer.
-    fn try_others(&mut self) {
-        let open = |path: &super::Path| !matches!(path.state, super::paths::State::Waiting { .. });
-        if self.paths.iter().any(open) {
+    fn try_other_paths(&mut self) {
+        if self.paths.iter().any(|path| !path.is_waiting()) {
             self.try_next_path();
         } else {
             self.fail(self.refusal.unwrap_or(Reason::Target), false);
         }
     }
 
-    pub(super) fn tell_reset(&mut self, reason: Reason, text: &str) {
-        let ids: Vec<SubflowId> = self.subflows.iter().map(|subflow| subflow.id).collect();
-        for id in ids {
-            // Before HELLO or JOIN is answered, the peer has no session to reset.
-            if self.subflow(id).is_some_and(super::Subflow::is_usable) {
-                self.send(id, Frame::Reset { reason, text: text.to_owned() });
-            }
+    pub(super) fn send_resets(&mut self, reason: Reason, text: &str) {
+        // Before HELLO or JOIN is answered, the peer has no session to reset.
+        for id in self.ids(Subflow::is_usable) {
+            self.send(id, Frame::Reset { reason, text: text.to_owned() });
         }
     }
 
     pub(super) fn fail(&mut self, reason: Reason, by_peer: bool) {
         self.phase = Phase::Failed(reason);
-        self.end_all();
+        self.close_all();
         self.event(Event::Failed { reason, by_peer });
     }
 
@@ -85,17 +82,15 @@ impl<P: Payload> Session<P> {
     /// the last acknowledgement.
     pub(super) fn close_if_done(&mut self) {
         let done = self.outgoing.is_done() && self.incoming.is_complete();
-        let proven = self.released && !self.is_proof_pending();
-        if self.phase != Phase::Established || self.done || !done || !proven {
+        let proven = self.may_deliver && !self.is_proof_pending();
+        if self.phase != Phase::Established || self.waits_for_close || !done || !proven {
             return;
         }
-        let usable = |s: &&super::Subflow<P>| s.is_usable();
-        let ids: Vec<_> = self.subflows.iter().filter(usable).map(|s| s.id).collect();
-        for id in ids {
+        for id in self.ids(Subflow::is_usable) {
             self.send_dack(id);
         }
-        self.done = self.greeting.is_some();
-        if !self.done {
+        self.waits_for_close = self.client.is_some();
+        if !self.waits_for_close {
             self.close();
         }
     }
@@ -103,26 +98,26 @@ impl<P: Payload> Session<P> {
     /// Client: whether the end of this subflow shows that the server has closed the session and
     /// received everything. The end of a draining subflow, or of one that never reached the
     /// server's session, does not.
-    pub(super) fn ends_with(&self, id: SubflowId) -> bool {
-        let tells = |s: &super::Subflow<P>| s.attached && (s.is_active() || s.is_stale());
-        self.done && self.subflow(id).is_some_and(tells)
+    pub(super) fn shows_server_closed(&self, id: SubflowId) -> bool {
+        let is_proof = |s: &Subflow<P>| s.reached_session && (s.is_active() || s.is_stale());
+        self.waits_for_close && self.subflow(id).is_some_and(is_proof)
     }
 
     pub(super) fn close(&mut self) {
         self.phase = Phase::Closed;
-        self.end_all();
+        self.close_all();
         self.event(Event::Closed);
     }
 
     /// Whether the peer withholds data from its application until it has our proof.
     fn is_proof_pending(&self) -> bool {
         let sent = self.subflows.iter().flat_map(|s| s.controls.iter().map(|(_, frame)| frame));
-        sent.chain(&self.orphans).any(|frame| matches!(frame, Frame::Proof(_)))
+        sent.chain(&self.pending_controls).any(|frame| matches!(frame, Frame::Proof(_)))
     }
 
-    /// Ends the session when the server does not know it and no other subflow is left: the server
-    /// has closed or dropped it.
-    pub(super) fn on_unknown(&mut self) {
+    /// Ends a session that the server has closed or dropped: it refuses a join, and there is no
+    /// other subflow.
+    pub(super) fn on_unknown_session(&mut self) {
         let delivered = self.outgoing.is_delivered() && !self.is_proof_pending();
         if delivered && self.incoming.is_complete() {
             self.close();
@@ -131,13 +126,13 @@ impl<P: Payload> Session<P> {
         }
     }
 
-    fn end_all(&mut self) {
+    fn close_all(&mut self) {
         for subflow in std::mem::take(&mut self.subflows) {
             self.statistics.add(&subflow);
             self.outputs.push_back(Output::Close { subflow: subflow.id, abort: false });
         }
         for path in std::mem::take(&mut self.paths) {
-            if matches!(path.state, super::paths::State::Connecting { .. }) {
+            if path.is_connecting() {
                 self.outputs.push_back(Output::Abandon(path.id));
             }
         }
@@ -159,11 +154,11 @@ impl<P: Payload> Session<P> {
     /// Ends draining subflows without unacknowledged data, or after a timeout.
     pub(super) fn end_drained(&mut self) {
         let now = self.now;
-        let drained = |s: &super::Subflow<P>| match s.state {
-            State::Draining { since } => s.outstanding == 0 || now >= since + super::upkeep::DRAIN,
+        let drained = |s: &Subflow<P>| match s.state {
+            State::Draining { since } => s.outstanding == 0 || now >= since + DRAIN_TIMEOUT,
             _ => false,
         };
-        while let Some(id) = self.subflows.iter().find(|s| drained(s)).map(|s| s.id) {
+        while let Some(id) = self.find(drained) {
             self.drop_subflow(id, false);
         }
     }
@@ -173,7 +168,7 @@ impl<P: Payload> Session<P> {
         let now = self.now;
         let Some(at) = self.subflows.iter().position(|subflow| subflow.id == id) else { return };
         let subflow = self.subflows.remove(at);
-        self.outgoing.redo(subflow.slot);
+        self.outgoing.mark_due(subflow.slot);
         self.outgoing.clear(subflow.slot);
         self.statistics.add(&subflow);
         self.statistics.subflows_lost += 1;
@@ -188,10 +183,10 @@ impl<P: Payload> Session<P> {
             }
         }
         // A DACK may have been lost with the subflow.
-        self.acknowledging.hurry();
+        self.acknowledging.send_immediately();
         let established = self.phase == Phase::Established;
-        if established && !self.subflows.iter().any(super::Subflow::is_usable) {
-            self.lost.get_or_insert(now);
+        if established && !self.subflows.iter().any(Subflow::is_usable) {
+            self.no_subflow_since.get_or_insert(now);
         }
     }
 

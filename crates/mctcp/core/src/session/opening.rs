@@ -3,7 +3,7 @@
 use base::{Span, Time};
 
 use super::subflow::{State, Subflow};
-use super::{Event, Output, Phase, Session};
+use super::{Event, Output, Path, Phase, Session};
 use crate::error::{Error, Result};
 use crate::frame::{Challenge, Frame, Hello, HelloAck, Join};
 use crate::payload::Payload;
@@ -11,11 +11,11 @@ use crate::secret::{self, SessionKey};
 use crate::settings::{EARLY_CREDIT, MAX_SUBFLOWS};
 use crate::{PathId, Reason, Settings, SubflowId};
 
-/// Time without an answer to HELLO after which another path may repeat it.
-pub(super) const UNANSWERED: Span = Span::from_millis(1_000);
+/// Time without an answer to HELLO after which HELLO is repeated on another path.
+pub(super) const HELLO_TIMEOUT: Span = Span::from_millis(1_000);
 
 /// Initial limit of unacknowledged bytes on a joined subflow; it grows while data arrive in time.
-const FIRST_BUDGET: u64 = 8 << 10;
+const INITIAL_BUDGET_BYTES: u64 = 8 << 10;
 
 /// Parameters of a client's session.
 #[derive(Clone)]
@@ -37,9 +37,9 @@ impl std::fmt::Debug for Opening {
     }
 }
 
-/// Handshake state of a client.
+/// State of a client's end for HELLO and JOIN.
 #[derive(Debug)]
-pub(super) struct Greeting {
+pub(super) struct Client {
     opening: Opening,
     nonce: [u8; 32],
     /// Next subflow identifier and join index.
@@ -53,7 +53,7 @@ pub(super) struct Greeting {
     pub(super) next_path: Time,
 }
 
-impl Greeting {
+impl Client {
     /// Whether the server withholds data from its application until it has a proof.
     pub(super) fn is_proof_pending(&self) -> bool {
         self.opening.proof
@@ -64,8 +64,8 @@ impl<P: Payload> Session<P> {
     /// The client's end. Paths must be added.
     pub fn connect(settings: Settings, opening: Opening) -> Self {
         let mut session = Self::new(settings, opening.seed, Time::ZERO, EARLY_CREDIT.count());
-        let nonce = session.nonces.draw();
-        session.greeting = Some(Greeting {
+        let nonce = session.nonces.next();
+        session.client = Some(Client {
             opening,
             nonce,
             next_subflow: 0,
@@ -80,8 +80,8 @@ impl<P: Payload> Session<P> {
     /// Sets the secret that TLS exported for the first connection, if it is known only after the
     /// connection: before the first [`connected`](Self::connected).
     pub fn set_secret(&mut self, secret: Box<[u8]>) {
-        if let Some(greeting) = &mut self.greeting {
-            greeting.opening.secret = Some(secret);
+        if let Some(client) = &mut self.client {
+            client.opening.secret = Some(secret);
         }
     }
 
@@ -100,12 +100,12 @@ impl<P: Payload> Session<P> {
         session.number = ack.session;
         session.server_nonce = ack.nonce;
         session.peer = hello.limits;
-        session.released = !proof;
+        session.may_deliver = !proof;
         session.phase = Phase::Established;
         let slot = session.free_slot().unwrap_or(1);
         let mut subflow = Subflow::new(hello.subflow, None, slot, now);
         subflow.state = State::Active;
-        subflow.expects = 1;
+        subflow.expected_path_seq = 1;
         session.subflows.push(subflow);
         session.statistics.subflows_opened = 1;
         session.event(Event::Established);
@@ -122,7 +122,7 @@ impl<P: Payload> Session<P> {
         Frame::HelloAck(HelloAck {
             nonce: self.server_nonce,
             credit: self.incoming.grant(),
-            limits: self.settings.limits(!self.released),
+            limits: self.settings.limits(!self.may_deliver),
             session: self.number,
             proof: self.key.as_ref().map_or([0; 16], SessionKey::hello_ack_proof),
         })
@@ -131,34 +131,34 @@ impl<P: Payload> Session<P> {
     /// Server: adds a proven subflow. `false`: there are too many; close it.
     pub fn attach(&mut self, now: Time, join: &Join) -> bool {
         self.now = now;
-        let most = usize::from(self.settings.max_subflows.clamp(1, MAX_SUBFLOWS));
+        let max = usize::from(self.settings.max_subflows.clamp(1, MAX_SUBFLOWS));
         let working = self.subflows.iter().filter(|subflow| !subflow.is_stale()).count();
-        if working >= most || self.is_over() || self.subflow(join.subflow).is_some() {
+        if working >= max || self.is_over() || self.subflow(join.subflow).is_some() {
             return false;
         }
-        if self.subflows.len() >= 2 * most {
+        if self.subflows.len() >= 2 * max {
             self.drop_oldest_stale();
         }
         let Some(slot) = self.free_slot() else { return false };
         let mut subflow = Subflow::new(join.subflow, None, slot, now);
         subflow.priority = join.priority;
-        (subflow.sends, subflow.expects) = (1, 2);
+        (subflow.next_path_seq, subflow.expected_path_seq) = (1, 2);
         self.confirmed = true;
-        self.release();
+        self.allow_delivery();
         self.subflows.push(subflow);
         self.activate(join.subflow);
         true
     }
 
     /// Server: adds a connection on which the client repeats its HELLO. `false`: close it.
-    pub fn attach_again(&mut self, now: Time, id: SubflowId) -> bool {
+    pub fn attach_repeated_hello(&mut self, now: Time, id: SubflowId) -> bool {
         self.now = now;
         if self.is_over() || self.subflow(id).is_some() {
             return false;
         }
         let Some(slot) = self.free_slot() else { return false };
         let mut subflow = Subflow::new(id, None, slot, now);
-        subflow.expects = 1;
+        subflow.expected_path_seq = 1;
         self.subflows.push(subflow);
         let ack = self.hello_ack();
         self.send(id, ack);
@@ -171,24 +171,23 @@ impl<P: Payload> Session<P> {
         self.now = now;
         let over = self.is_over();
         let slot = self.free_slot()?;
-        let greeting = self.greeting.as_mut()?;
+        let client = self.client.as_mut()?;
         let known = self.paths.iter_mut().find(|known| known.id == path)?;
-        if over || !matches!(known.state, super::paths::State::Connecting { .. }) {
+        if over || !known.is_connecting() {
             return None;
         }
-        let id = SubflowId(greeting.next_subflow);
-        greeting.next_subflow += 1;
+        let id = SubflowId(client.next_subflow);
+        client.next_subflow += 1;
         known.state = super::paths::State::Up(id);
         let mut subflow = Subflow::new(id, Some(path), slot, now);
         subflow.priority = known.priority;
         self.subflows.push(subflow);
-        // A HELLO whose answer is overdue does not block other connections.
-        let greeted =
-            |subflow: &Subflow<P>| subflow.hello_unanswered_at().is_some_and(|at| now < at);
+        // After the timeout of an earlier HELLO this connection repeats it.
+        let is_pending = |s: &Subflow<P>| s.hello_unanswered_at().is_some_and(|at| now < at);
         if self.phase == Phase::Established {
             self.join(id);
-        } else if !self.subflows.iter().any(greeted) {
-            self.greet(id);
+        } else if !self.subflows.iter().any(is_pending) {
+            self.send_hello(id);
         }
         Some(id)
     }
@@ -197,31 +196,28 @@ impl<P: Payload> Session<P> {
     pub fn connect_failed(&mut self, now: Time, path: PathId) {
         self.now = now;
         let Some(path) = self.paths.iter_mut().find(|known| known.id == path) else { return };
-        if matches!(path.state, super::paths::State::Connecting { .. }) {
+        if path.is_connecting() {
             path.fail(now);
         }
         if self.phase == Phase::Opening {
-            let waits = |path: &super::paths::Path| {
-                matches!(path.state, super::paths::State::Waiting { .. })
-            };
-            if self.subflows.is_empty() && self.paths.iter().all(waits) {
+            if self.subflows.is_empty() && self.paths.iter().all(Path::is_waiting) {
                 self.fail(Reason::Target, false);
                 return;
             }
-            if let Some(greeting) = &mut self.greeting {
-                greeting.next_path = now;
+            if let Some(client) = &mut self.client {
+                client.next_path = now;
             }
         }
         self.open_paths();
     }
 
-    pub(super) fn greet(&mut self, id: SubflowId) {
+    pub(super) fn send_hello(&mut self, id: SubflowId) {
         let now = self.now;
         let credit = self.incoming.grant();
-        let Some(greeting) = &mut self.greeting else { return };
-        greeting.since.get_or_insert(now);
-        let Opening { secret, target, proof, .. } = &greeting.opening;
-        let nonce = greeting.nonce;
+        let Some(client) = &mut self.client else { return };
+        client.since.get_or_insert(now);
+        let Opening { secret, target, proof, .. } = &client.opening;
+        let nonce = client.nonce;
         let token = match secret {
             Some(secret) if *proof => secret::hello_token(secret, &nonce, id.0, target),
             _ => [0; 16],
@@ -229,30 +225,30 @@ impl<P: Payload> Session<P> {
         let (limits, target) = (self.settings.limits(*proof), target.clone());
         let hello = Hello { nonce, subflow: id, credit, limits, target, token };
         if let Some(subflow) = self.subflow_mut(id) {
-            subflow.state = State::Greeting { since: now };
+            subflow.state = State::HelloSent { since: now };
         }
         self.send(id, Frame::Hello(hello));
     }
 
     fn join(&mut self, id: SubflowId) {
         let (now, number) = (self.now, self.number);
-        let nonce = self.nonces.draw_short();
-        let (Some(greeting), Some(key)) = (&mut self.greeting, &self.key) else { return };
-        let index = greeting.next_join;
-        greeting.next_join += 1;
+        let nonce = self.nonces.next_short();
+        let (Some(client), Some(key)) = (&mut self.client, &self.key) else { return };
+        let index = client.next_join;
+        client.next_join += 1;
         let token = key.token(index);
         let Some(subflow) = self.subflow_mut(id) else { return };
-        subflow.state = State::Joining { nonce, since: now };
+        subflow.state = State::JoinSent { nonce, since: now };
         let priority = subflow.priority;
         let join = Join { session: number, index, subflow: id, priority, nonce, token };
         self.send(id, Frame::Join(join));
     }
 
     pub(super) fn on_hello_ack(&mut self, id: SubflowId, ack: &HelloAck) -> Result<()> {
-        let Some(greeting) = &self.greeting else {
+        let Some(client) = &self.client else {
             return Err(Error::Unexpected { what: "HELLO_ACK from a client" });
         };
-        if !matches!(self.subflow(id).map(|s| s.state), Some(State::Greeting { .. })) {
+        if !self.subflow(id).is_some_and(Subflow::is_hello_sent) {
             return Err(Error::Unexpected { what: "HELLO_ACK without HELLO" });
         }
         if self.phase == Phase::Established {
@@ -264,11 +260,11 @@ impl<P: Payload> Session<P> {
             self.activate(id);
             return Ok(());
         }
-        let secret = greeting.opening.secret.as_deref().unwrap_or_default();
-        let key = SessionKey::derive(secret, &greeting.nonce, &ack.nonce);
-        let proof = greeting.opening.proof.then(|| key.hello_proof());
-        let unwilling = ack.limits.proof && proof.is_none();
-        if unwilling || !key.is_hello_ack_proof(&ack.proof) {
+        let secret = client.opening.secret.as_deref().unwrap_or_default();
+        let key = SessionKey::derive(secret, &client.nonce, &ack.nonce);
+        let proof = client.opening.proof.then(|| key.hello_proof());
+        let is_proof_missing = ack.limits.proof && proof.is_none();
+        if is_proof_missing || !key.is_hello_ack_proof(&ack.proof) {
             return Err(Error::Authentication);
         }
         self.key = Some(key);
@@ -282,14 +278,11 @@ impl<P: Payload> Session<P> {
         }
         self.activate(id);
         // Data that followed HELLO on another subflow were not acknowledged in time.
-        let greeted = |s: &&Subflow<P>| matches!(s.state, State::Greeting { .. });
-        let silent = self.subflows.iter().filter(greeted).fold(0, |all, s| all | s.slot);
-        if silent != 0 {
-            self.outgoing.redo(silent);
+        let unanswered = self.slots(Subflow::is_hello_sent);
+        if unanswered != 0 {
+            self.outgoing.mark_due(unanswered);
         }
-        let held = |subflow: &&Subflow<P>| subflow.state == State::Held;
-        let held: Vec<_> = self.subflows.iter().filter(held).map(|subflow| subflow.id).collect();
-        for id in held {
+        for id in self.ids(|subflow| subflow.state == State::Connected) {
             self.join(id);
         }
         Ok(())
@@ -297,11 +290,11 @@ impl<P: Payload> Session<P> {
 
     pub(super) fn on_challenge(&mut self, id: SubflowId, challenge: &Challenge) -> Result<()> {
         let state = self.subflow(id).map(|subflow| subflow.state);
-        let (Some(State::Joining { nonce, .. }), Some(key)) = (state, &self.key) else {
+        let (Some(State::JoinSent { nonce, .. }), Some(key)) = (state, &self.key) else {
             return Err(Error::Unexpected { what: "CHALLENGE without JOIN" });
         };
         if !key.is_server_proof(&nonce, &challenge.nonce, &challenge.proof) {
-            // A wrong peer answers on this path; the session continues without it.
+            // This path leads to another server; the session continues without it.
             self.drop_subflow(id, true);
             return Ok(());
         }
@@ -312,17 +305,17 @@ impl<P: Payload> Session<P> {
     }
 
     pub(super) fn on_hello_proof(&mut self, proof: &[u8; 32]) -> Result<()> {
-        let right = self.key.as_ref().is_some_and(|key| key.is_hello_proof(proof));
-        if !right {
+        let is_valid = self.key.as_ref().is_some_and(|key| key.is_hello_proof(proof));
+        if !is_valid {
             return Err(Error::Authentication);
         }
-        self.release();
+        self.allow_delivery();
         Ok(())
     }
 
     /// The client has proven that it has the key, by PROOF or by a join.
-    fn release(&mut self) {
-        let before = std::mem::replace(&mut self.released, true);
+    fn allow_delivery(&mut self) {
+        let before = std::mem::replace(&mut self.may_deliver, true);
         if !before && (self.incoming.is_readable() || self.incoming.is_complete()) {
             self.event(Event::Readable);
         }
@@ -336,7 +329,7 @@ impl<P: Payload> Session<P> {
         match self.phase {
             Phase::Opening => self.fail(reason, true),
             Phase::Established if reason == Reason::UnknownSession && alone => {
-                self.on_unknown();
+                self.on_unknown_session();
             }
             _ => self.drop_subflow(id, true),
         }
@@ -366,20 +359,20 @@ impl<P: Payload> Session<P> {
         let Some(subflow) = self.subflow_mut(id) else { return };
         subflow.state = State::Active;
         // The path may be slow: its initial window does not show its rate.
-        subflow.budget = (!alone).then_some(FIRST_BUDGET);
+        subflow.budget = (!alone).then_some(INITIAL_BUDGET_BYTES);
         let path = subflow.path;
-        self.lost = None;
+        self.no_subflow_since = None;
         self.statistics.subflows_opened += 1;
         self.event(Event::SubflowUp(id));
         self.outputs.push_back(Output::Inspect(id));
         let replaced = self.paths.iter_mut().find(|known| Some(known.id) == path);
-        if let Some((stale, _)) = replaced.and_then(|path| path.stale.take()) {
+        if let Some(stale) = replaced.and_then(|path| path.stale.take()) {
             self.drop_subflow(stale, true);
         }
-        for frame in std::mem::take(&mut self.orphans) {
+        for frame in std::mem::take(&mut self.pending_controls) {
             self.send_reliably(id, frame);
         }
-        self.acknowledging.hurry();
+        self.acknowledging.send_immediately();
         self.open_paths();
     }
 }

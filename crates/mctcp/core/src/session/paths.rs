@@ -5,16 +5,18 @@ use base::{Span, Time};
 use crate::frame::Priority;
 use crate::{PathId, SubflowId};
 
-/// Delay after which the next path is tried while the first does not answer (RFC 8305 §8).
-pub(super) const NEXT_PATH: Span = Span::from_millis(250);
+/// Delay between attempts on different paths until one is connected (RFC 8305 §8).
+pub(super) const NEXT_PATH_DELAY: Span = Span::from_millis(250);
 /// Delays before a path is retried; the last one applies to all further retries.
-const BACKOFF: [Span; 3] = [Span::from_millis(250), Span::from_millis(500), Span::from_millis(500)];
-/// Timeout of an attempt: a new attempt then has better chances than TCP's next SYN.
-const ATTEMPT: Span = Span::from_millis(2_000);
-/// Lifetime after which a subflow counts as working.
-const PROVEN: Span = Span::from_millis(1_000);
-/// Time after which a stale path gets a new attempt.
-const RENEW: Span = Span::from_millis(1_000);
+const RETRY_DELAYS: [Span; 3] =
+    [Span::from_millis(250), Span::from_millis(500), Span::from_millis(500)];
+/// Timeout of an attempt. TCP retransmits SYN 1 s and 3 s after the first one (RFC 6298 §2), so a
+/// new attempt after 2 s sends the next SYN earlier.
+const CONNECT_TIMEOUT: Span = Span::from_millis(2_000);
+/// Lifetime of a subflow after which the delays of retries start again from the first one.
+const MIN_WORKING_LIFETIME: Span = Span::from_millis(1_000);
+/// Delay of the first attempt to replace a stale subflow.
+const STALE_RETRY_DELAY: Span = Span::from_millis(1_000);
 
 /// State of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub(super) struct Path {
     pub(super) priority: Priority,
     pub(super) state: State,
     /// A stale subflow, which ends when a new one works.
-    pub(super) stale: Option<(SubflowId, Time)>,
+    pub(super) stale: Option<SubflowId>,
     /// Number of consecutive failed attempts.
     failures: usize,
 }
@@ -46,61 +48,69 @@ impl Path {
         Self { id, priority, state: State::Idle, stale: None, failures: 0 }
     }
 
-    /// Handles a failed attempt, or the end of its subflow.
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(self.state, State::Connecting { .. })
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting { .. })
+    }
+
+    /// Schedules a retry after a failed attempt, or the end of its subflow.
     pub(super) fn fail(&mut self, now: Time) {
-        let wait = BACKOFF[self.failures.min(BACKOFF.len() - 1)];
+        let wait = RETRY_DELAYS[self.failures.min(RETRY_DELAYS.len() - 1)];
         self.failures += 1;
         self.state = State::Waiting { until: now + wait };
     }
 
     /// Handles the end of one of its subflows.
     pub(super) fn on_subflow_end(&mut self, now: Time, subflow: SubflowId, opened: Time) {
-        if self.stale.is_some_and(|(stale, _)| stale == subflow) {
+        if self.stale == Some(subflow) {
             self.stale = None;
         }
         if self.state == State::Up(subflow) {
             // A path that is reset repeatedly must not be retried at once each time.
-            if now.since(opened) > PROVEN {
+            if now.since(opened) > MIN_WORKING_LIFETIME {
                 self.failures = 0;
             }
             self.fail(now);
         }
     }
 
-    /// Handles that its subflow became stale.
-    pub(super) fn grow_stale(&mut self, now: Time, subflow: SubflowId) {
+    /// Schedules the replacement of its stale subflow.
+    pub(super) fn mark_stale(&mut self, now: Time, subflow: SubflowId) {
         if self.state == State::Up(subflow) {
-            self.stale = Some((subflow, now));
-            self.state = State::Waiting { until: now + RENEW };
+            self.stale = Some(subflow);
+            self.state = State::Waiting { until: now + STALE_RETRY_DELAY };
         }
     }
 
-    /// Handles progress of its stale subflow, which needs no replacement. Returns whether to
-    /// cancel an attempt.
+    /// Cancels the replacement of a stale subflow that makes progress. Returns whether there is an
+    /// attempt to cancel.
     pub(super) fn revive(&mut self, subflow: SubflowId) -> bool {
-        if self.stale.is_none_or(|(stale, _)| stale != subflow) {
+        if self.stale != Some(subflow) {
             return false;
         }
-        let connecting = matches!(self.state, State::Connecting { .. });
-        if connecting || matches!(self.state, State::Waiting { .. } | State::Idle) {
+        let is_connecting = self.is_connecting();
+        if !matches!(self.state, State::Up(_)) {
             self.stale = None;
             self.state = State::Up(subflow);
         }
-        connecting
+        is_connecting
     }
 
     /// Time of its next action.
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.state {
             State::Waiting { until } => Some(until),
-            State::Connecting { since } => Some(since + ATTEMPT),
+            State::Connecting { since } => Some(since + CONNECT_TIMEOUT),
             State::Idle | State::Up(_) => None,
         }
     }
 
     /// Whether an attempt has timed out.
     pub(super) fn is_overdue(&self, now: Time) -> bool {
-        matches!(self.state, State::Connecting { since } if since + ATTEMPT <= now)
+        matches!(self.state, State::Connecting { since } if since + CONNECT_TIMEOUT <= now)
     }
 }
 
@@ -109,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retries_a_path_with_backoff() {
+    fn delays_retries_of_a_path() {
         let mut path = Path::new(PathId(0), Priority::default());
         let mut waits = Vec::new();
         for _ in 0..5 {
@@ -124,10 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn revives_a_stale_subflow_that_moves() {
+    fn cancels_the_replacement_of_a_revived_subflow() {
         let mut path = Path::new(PathId(0), Priority::default());
         path.state = State::Up(SubflowId(3));
-        path.grow_stale(Time::ZERO, SubflowId(3));
+        path.mark_stale(Time::ZERO, SubflowId(3));
         path.state = State::Connecting { since: Time::ZERO };
         assert!(path.revive(SubflowId(3)));
         assert_eq!((path.state, path.stale), (State::Up(SubflowId(3)), None));

@@ -7,10 +7,10 @@ use crate::error::{Error, Result};
 use crate::frame::MAX_RANGES;
 use crate::payload::Payload;
 
-/// Initial width of a tuned credit.
-const FIRST_WINDOW: u64 = 256 << 10;
-/// Maximum number of pieces after gaps. Their bookkeeping does not count as bytes of the credit.
-const MAX_PIECES: usize = 16_384;
+/// Initial width of the credit with autotuning.
+const INITIAL_CREDIT_BYTES: u64 = 256 << 10;
+/// Maximum number of pieces after gaps, whose map entries the credit does not count.
+const MAX_EARLY_PIECES: usize = 16_384;
 
 /// The receiving half of a stream.
 #[derive(Debug)]
@@ -29,18 +29,19 @@ pub(super) struct Reassembly<P> {
     credit: u64,
     /// Bytes that the application has read.
     read: u64,
+    /// Width of the credit, and its maximum.
     window: u64,
-    most: u64,
+    max_window: u64,
     /// Highest received DSN plus one.
-    reach: u64,
-    pub(super) duplicate: u64,
-    /// Maximum number of bytes that were stored after a gap.
-    pub(super) peak: u64,
+    highest_end: u64,
+    pub(super) duplicate_bytes: u64,
+    /// Maximum of `early_bytes`.
+    pub(super) early_peak: u64,
 }
 
 impl<P: Payload> Reassembly<P> {
-    pub(super) fn new(most: u64, autotune: bool) -> Self {
-        let window = if autotune { FIRST_WINDOW.min(most) } else { most };
+    pub(super) fn new(max_window: u64, autotune: bool) -> Self {
+        let window = if autotune { INITIAL_CREDIT_BYTES.min(max_window) } else { max_window };
         Self {
             next: 0,
             ready: VecDeque::new(),
@@ -51,10 +52,10 @@ impl<P: Payload> Reassembly<P> {
             credit: window,
             read: 0,
             window,
-            most,
-            reach: 0,
-            duplicate: 0,
-            peak: 0,
+            max_window,
+            highest_end: 0,
+            duplicate_bytes: 0,
+            early_peak: 0,
         }
     }
 
@@ -63,8 +64,8 @@ impl<P: Payload> Reassembly<P> {
     }
 
     /// A counter that grows by at least the number of new bytes with each arrival.
-    pub(super) fn come(&self) -> u64 {
-        self.next + self.reach
+    pub(super) fn arrival_counter(&self) -> u64 {
+        self.next + self.highest_end
     }
 
     /// Number of buffered bytes.
@@ -102,25 +103,25 @@ impl<P: Payload> Reassembly<P> {
         if self.length.is_some_and(|length| end > length) {
             return Err(Error::Unexpected { what: "DATA beyond FIN" });
         }
-        self.reach = self.reach.max(end);
+        self.highest_end = self.highest_end.max(end);
         let mut start = dsn;
         if start < self.next {
             let known = (self.next - start).min(length);
-            self.duplicate += known;
+            self.duplicate_bytes += known;
             let _ = payload.split_to(known as usize);
             start += known;
         }
         if payload.is_empty() {
             return Ok(());
         }
-        if self.early.len() >= MAX_PIECES {
-            return Err(Error::Fragments { pieces: MAX_PIECES });
+        if self.early.len() >= MAX_EARLY_PIECES {
+            return Err(Error::Fragments { pieces: MAX_EARLY_PIECES });
         }
         if start == self.next && self.early.is_empty() {
             self.take(payload);
         } else {
-            self.keep(start, payload);
-            self.advance();
+            self.store_early(start, payload);
+            self.drain_early();
         }
         self.finish();
         Ok(())
@@ -138,12 +139,12 @@ impl<P: Payload> Reassembly<P> {
     }
 
     /// Stores the new parts of a piece.
-    fn keep(&mut self, mut start: u64, mut payload: P) {
+    fn store_early(&mut self, mut start: u64, mut payload: P) {
         if let Some((before, piece)) = self.early.range(..=start).next_back() {
             let until = before + piece.len() as u64;
             if until > start {
                 let known = (until - start).min(payload.len() as u64);
-                self.duplicate += known;
+                self.duplicate_bytes += known;
                 let _ = payload.split_to(known as usize);
                 start += known;
             }
@@ -160,7 +161,7 @@ impl<P: Payload> Reassembly<P> {
                 self.insert(start, piece);
             }
             let known = known.min(end - at);
-            self.duplicate += known;
+            self.duplicate_bytes += known;
             let _ = payload.split_to(known as usize);
             start = at + known;
         }
@@ -168,10 +169,10 @@ impl<P: Payload> Reassembly<P> {
 
     fn insert(&mut self, start: u64, payload: P) {
         self.early_bytes += payload.len() as u64;
-        self.peak = self.peak.max(self.early_bytes);
+        self.early_peak = self.early_peak.max(self.early_bytes);
         let before = self.early.range_mut(..start).next_back();
-        let joins = before.filter(|(at, piece)| **at + piece.len() as u64 == start);
-        let payload = match joins {
+        let adjacent = before.filter(|(at, piece)| **at + piece.len() as u64 == start);
+        let payload = match adjacent {
             Some((_, piece)) => piece.append(payload),
             None => Some(payload),
         };
@@ -181,7 +182,7 @@ impl<P: Payload> Reassembly<P> {
     }
 
     /// Moves pieces that are now in order.
-    fn advance(&mut self) {
+    fn drain_early(&mut self) {
         while let Some(first) = self.early.first_entry()
             && *first.key() == self.next
         {
@@ -191,15 +192,13 @@ impl<P: Payload> Reassembly<P> {
         }
     }
 
-    /// Processes FIN.
-    ///
     /// # Errors
     /// If it differs from an earlier FIN, data beyond it were received, or it exceeds the credit.
     pub(super) fn on_fin(&mut self, length: u64) -> Result<()> {
         if length > self.credit {
             return Err(Error::Credit { end: length, credit: self.credit });
         }
-        if self.length.is_some_and(|known| known != length) || self.reach > length {
+        if self.length.is_some_and(|known| known != length) || self.highest_end > length {
             return Err(Error::Unexpected { what: "FIN with another stream length" });
         }
         self.length = Some(length);
@@ -207,14 +206,13 @@ impl<P: Payload> Reassembly<P> {
         Ok(())
     }
 
-    /// FIN takes its sequence number when all earlier data were received.
+    /// Counts FIN as received in order when all earlier data were received.
     fn finish(&mut self) {
         if self.length == Some(self.next) {
             self.next += 1;
         }
     }
 
-    /// The next piece in order.
     pub(super) fn read(&mut self) -> Option<P> {
         let payload = self.ready.pop_front()?;
         self.ready_bytes -= payload.len() as u64;
@@ -226,12 +224,12 @@ impl<P: Payload> Reassembly<P> {
     /// reads fast enough.
     pub(super) fn on_wish(&mut self, width: u64) {
         if self.ready_bytes < self.window / 2 {
-            self.window = self.window.max(width.min(self.most));
+            self.window = self.window.max(width.min(self.max_window));
         }
     }
 
     /// Whether the credit has grown so much that the peer should be informed at once.
-    pub(super) fn has_credit(&self) -> bool {
+    pub(super) fn is_credit_update_due(&self) -> bool {
         self.read + self.window >= self.credit + self.window / 4
     }
 
@@ -283,11 +281,11 @@ mod tests {
         }
         assert_eq!(text(&mut half), "abcdefghijkl");
         assert_eq!((half.next(), half.buffered()), (12, 0));
-        assert_eq!(half.duplicate, 2 + 4 + 1);
+        assert_eq!(half.duplicate_bytes, 2 + 4 + 1);
     }
 
     #[test]
-    fn joins_small_pieces() {
+    fn appends_small_pieces() {
         let mut half = half();
         for dsn in 0..20_000 {
             half.on_data(dsn, Bytes::from_static(b"x")).unwrap();
@@ -298,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn ranges_report_data_beyond_gaps() {
+    fn reports_ranges_of_data_after_gaps() {
         let mut half = half();
         for dsn in [10, 20, 15] {
             half.on_data(dsn, Bytes::from_static(b"xxxxx")).unwrap();
         }
         half.on_data(100, Bytes::from_static(b"x")).unwrap();
         assert_eq!(half.ranges(), [10..25, 100..101]);
-        assert_eq!((half.early_bytes(), half.peak), (16, 16));
+        assert_eq!((half.early_bytes(), half.early_peak), (16, 16));
     }
 
     #[test]
@@ -317,13 +315,13 @@ mod tests {
         assert!(half.on_data(0, Counted(60)).is_ok());
         assert!(half.on_data(100, Counted(1)).is_err());
         assert!(half.read().is_some());
-        assert!(half.has_credit());
+        assert!(half.is_credit_update_due());
         assert_eq!(half.grant(), 200);
         assert!(half.on_data(100, Counted(1)).is_ok());
     }
 
     #[test]
-    fn is_complete_once_all_before_fin_has_arrived() {
+    fn is_complete_after_all_data_before_fin() {
         let mut half = half();
         half.on_fin(4).unwrap();
         assert!(half.on_fin(5).is_err());
@@ -348,7 +346,7 @@ mod tests {
         assert_eq!(half.grant(), 1 << 20, "the application is behind");
         while half.read().is_some() {}
         half.on_wish(u64::MAX);
-        assert!(half.has_credit());
+        assert!(half.is_credit_update_due());
         assert_eq!(half.grant(), (4 << 20) + (512 << 10));
     }
 }

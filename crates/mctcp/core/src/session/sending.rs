@@ -48,12 +48,13 @@ pub(super) struct Outgoing<P> {
     acked: u64,
     finished: bool,
     fin_sent: bool,
-    limit: u64,
+    /// Maximum of unsent and unacknowledged bytes.
+    max_bytes: u64,
 }
 
-/// Unacknowledged sequence numbers that a subflow no longer carries.
+/// A piece that was acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Relieved {
+pub(super) struct Acknowledged {
     pub(super) carriers: Slots,
     pub(super) length: u64,
     pub(super) sent_at: Time,
@@ -61,7 +62,7 @@ pub(super) struct Relieved {
 }
 
 impl<P: Payload> Outgoing<P> {
-    pub(super) fn new(limit: u64, credit: u64) -> Self {
+    pub(super) fn new(max_bytes: u64, credit: u64) -> Self {
         Self {
             unsent: VecDeque::new(),
             unsent_bytes: 0,
@@ -72,14 +73,14 @@ impl<P: Payload> Outgoing<P> {
             acked: 0,
             finished: false,
             fin_sent: false,
-            limit,
+            max_bytes,
         }
     }
 
     /// Number of bytes that may be written.
     pub(super) fn room(&self) -> u64 {
-        let kept = self.unsent_bytes + (self.next - self.acked.min(self.next));
-        if self.finished { 0 } else { self.limit.saturating_sub(kept) }
+        let buffered = self.unsent_bytes + self.outstanding();
+        if self.finished { 0 } else { self.max_bytes.saturating_sub(buffered) }
     }
 
     /// Appends to the stream as far as there is room; returns the rest.
@@ -115,10 +116,10 @@ impl<P: Payload> Outgoing<P> {
 
     /// Whether there are data that were never sent.
     pub(super) fn has_new(&self) -> bool {
-        self.unsent_bytes > 0 || self.owes_fin()
+        self.unsent_bytes > 0 || self.is_fin_due()
     }
 
-    fn owes_fin(&self) -> bool {
+    fn is_fin_due(&self) -> bool {
         self.finished && !self.fin_sent && self.unsent_bytes == 0
     }
 
@@ -160,39 +161,38 @@ impl<P: Payload> Outgoing<P> {
         self.credit = self.credit.max(credit);
     }
 
-    /// Takes the next piece of at most `most` bytes, sent at `now` on one subflow; `None` if none
+    /// Takes the next piece of at most `max` bytes, sent at `now` on one subflow; `None` if none
     /// may be sent. FIN needs no credit: it adds nothing to the peer's buffer.
     pub(super) fn take(
         &mut self,
         now: Time,
-        most: u64,
+        max: u64,
         slot: Slots,
         expected: Time,
     ) -> Option<Chunk<P>> {
-        let most = most.min(self.credit_left());
+        let max = max.min(self.credit_left());
         let dsn = self.next;
         let (payload, length, fin) = if self.unsent_bytes > 0 {
-            let front = self.unsent.front_mut().filter(|_| most > 0)?;
-            let payload = if front.len() as u64 <= most {
+            let front = self.unsent.front_mut().filter(|_| max > 0)?;
+            let payload = if front.len() as u64 <= max {
                 self.unsent.pop_front()?
             } else {
-                front.split_to(most as usize)
+                front.split_to(max as usize)
             };
             let length = payload.len() as u64;
             self.unsent_bytes -= length;
             self.next += length;
             (Some(payload), length, false)
-        } else if self.owes_fin() {
+        } else if self.is_fin_due() {
             self.fin_sent = true;
             (None, 1, true)
         } else {
             return None;
         };
-        let kept = payload.clone();
         self.sent.push_back(Segment {
             dsn,
             length,
-            payload: kept,
+            payload: payload.clone(),
             fin,
             acked: false,
             carriers: slot,
@@ -217,7 +217,7 @@ impl<P: Payload> Outgoing<P> {
     }
 
     /// Retransmits a segment on another subflow.
-    pub(super) fn repeat(&mut self, dsn: u64, slot: Slots, expected: Time) -> Option<Chunk<P>> {
+    pub(super) fn retransmit(&mut self, dsn: u64, slot: Slots, expected: Time) -> Option<Chunk<P>> {
         let at = self.sent.binary_search_by_key(&dsn, |segment| segment.dsn).ok()?;
         let segment = &mut self.sent[at];
         if std::mem::take(&mut segment.due) {
@@ -235,7 +235,7 @@ impl<P: Payload> Outgoing<P> {
     }
 
     /// Marks segments that only subflows in `gone` carry for retransmission.
-    pub(super) fn redo(&mut self, gone: Slots) {
+    pub(super) fn mark_due(&mut self, gone: Slots) {
         for segment in &mut self.sent {
             if !segment.acked && !segment.due && segment.carriers & !gone == 0 {
                 segment.due = true;
@@ -251,7 +251,7 @@ impl<P: Payload> Outgoing<P> {
         }
     }
 
-    /// Processes an acknowledgement; calls `relieved` for each acknowledged segment.
+    /// Processes an acknowledgement; calls `acked` for each acknowledged segment.
     ///
     /// # Errors
     /// If it acknowledges data that were never sent.
@@ -259,7 +259,7 @@ impl<P: Payload> Outgoing<P> {
         &mut self,
         now: Time,
         dack: &Dack,
-        mut relieved: impl FnMut(Relieved),
+        mut acked: impl FnMut(Acknowledged),
     ) -> Result<()> {
         let end = self.next + u64::from(self.fin_sent);
         if dack.next > end || dack.ranges.iter().any(|range| range.end > end) {
@@ -274,7 +274,7 @@ impl<P: Payload> Outgoing<P> {
             if std::mem::take(&mut segment.due) {
                 *due -= 1;
             }
-            relieved(Relieved {
+            acked(Acknowledged {
                 carriers: segment.carriers,
                 length: segment.length,
                 sent_at: segment.sent_at,

@@ -5,7 +5,7 @@
 //! - TCP has data in flight or queued, and nothing is acknowledged for [`stale_after`].
 //! - TCP has acknowledged everything, but the peer's session has not. Then a device between both
 //!   ends terminates TCP and does not forward: a proxy, or a performance-enhancing middlebox.
-//!   DACKs of the peer on another subflow distinguish this from a busy peer.
+//!   A busy peer sends no DACKs on any subflow, so only DACKs on another one show this.
 //!
 //! [`stale_after`]: Subflow::stale_after
 
@@ -18,14 +18,13 @@ use crate::payload::Payload;
 
 impl<P: Payload> Session<P> {
     pub(super) fn drop_oldest_stale(&mut self) {
-        let stale = self.subflows.iter().find(|subflow| subflow.is_stale());
-        if let Some(id) = stale.map(|subflow| subflow.id) {
+        if let Some(id) = self.find(Subflow::is_stale) {
             self.drop_subflow(id, true);
         }
     }
 
     /// Marks a subflow as stale and sends its data on others.
-    pub(super) fn grow_stale(&mut self, id: SubflowId, needs_dack: bool) {
+    pub(super) fn mark_stale(&mut self, id: SubflowId, needs_dack: bool) {
         let now = self.now;
         let Some(subflow) = self.subflow_mut(id) else { return };
         let in_flight_end = (subflow.info.acked + subflow.info.in_flight).count();
@@ -34,22 +33,21 @@ impl<P: Payload> Session<P> {
         let controls = std::mem::take(&mut subflow.controls);
         self.event(Event::SubflowStale(id));
         for path in &mut self.paths {
-            path.grow_stale(now, id);
+            path.mark_stale(now, id);
         }
-        let stale = self.subflows.iter().filter(|s| s.is_stale()).fold(0, |all, s| all | s.slot);
-        self.outgoing.redo(stale);
-        if self.subflows.iter().any(Subflow::is_active) {
+        self.outgoing.mark_due(self.slots(Subflow::is_stale));
+        if self.active().next().is_some() {
             for (_, frame) in controls {
                 self.send_control(frame);
             }
-            self.acknowledging.hurry();
+            self.acknowledging.send_immediately();
         } else if let Some(subflow) = self.subflow_mut(id) {
             subflow.controls = controls;
         }
         self.open_paths();
     }
 
-    /// Resumes the use of a stale subflow.
+    /// Uses a stale subflow again.
     pub(super) fn revive(&mut self, id: SubflowId) {
         let Some(subflow) = self.subflow_mut(id) else { return };
         subflow.state = State::Active;
@@ -62,19 +60,21 @@ impl<P: Payload> Session<P> {
     }
 
     /// Records which subflows have unanswered frames although the peer answers on another one.
-    pub(super) fn note_unanswered(&mut self) {
+    pub(super) fn detect_unanswered(&mut self) {
         for at in 0..self.subflows.len() {
             let subflow = &self.subflows[at];
-            let Some(mut unseen) = subflow.unseen.filter(|_| subflow.is_active()) else { continue };
+            let Some(mut awaited) = subflow.awaited_dack.filter(|_| subflow.is_active()) else {
+                continue;
+            };
             // A busy peer answers on no subflow.
             let answers = |other: &Subflow<P>| {
-                let is_newer = other.unseen.is_none_or(|oldest| oldest.since > unseen.since);
-                other.id != subflow.id && other.is_active() && is_newer
+                let is_newer = other.awaited_dack.is_none_or(|it| it.since > awaited.since);
+                other.id != subflow.id && is_newer
             };
-            if unseen.is_acked && unseen.outpaced_at.is_none() && self.subflows.iter().any(answers)
-            {
-                unseen.outpaced_at = Some(self.now);
-                self.subflows[at].unseen = Some(unseen);
+            let is_first = awaited.answered_elsewhere_at.is_none();
+            if awaited.is_acked && is_first && self.active().any(answers) {
+                awaited.answered_elsewhere_at = Some(self.now);
+                self.subflows[at].awaited_dack = Some(awaited);
             }
         }
     }
@@ -82,30 +82,29 @@ impl<P: Payload> Session<P> {
     /// Marks subflows as stale whose frames were acknowledged by TCP but not by the peer's session.
     /// All received frames must have been processed before: if this host was busy, the answers may
     /// still be in the sockets.
-    pub(super) fn leave_unanswered(&mut self) {
-        self.note_unanswered();
+    pub(super) fn mark_unanswered_stale(&mut self) {
+        self.detect_unanswered();
         let now = self.now;
         let is_due =
-            |s: &&Subflow<P>| s.is_active() && s.unanswered_at().is_some_and(|at| at <= now);
-        while self.active() > 1
-            && let Some(id) = self.subflows.iter().find(is_due).map(|subflow| subflow.id)
+            |s: &Subflow<P>| s.is_active() && s.unanswered_at().is_some_and(|at| at <= now);
+        while self.has_several_active()
+            && let Some(id) = self.find(is_due)
         {
-            self.grow_stale(id, true);
+            self.mark_stale(id, true);
         }
     }
 
     /// Client: marks all subflows as stale after an unanswered probe, so that new connections
     /// replace them. On the old ones the peer's TCP may wait up to 120 s for its next
     /// retransmission (RFC 6298 §2.5; Linux, `TCP_RTO_MAX`), although the path works again.
-    pub(super) fn leave_silent(&mut self) {
-        while let Some(id) = self.subflows.iter().find(|s| s.is_active()).map(|s| s.id) {
-            self.grow_stale(id, true);
+    pub(super) fn mark_all_stale(&mut self) {
+        while let Some(id) = self.find(Subflow::is_active) {
+            self.mark_stale(id, true);
         }
     }
 
-    /// Deadline of the next [`leave_unanswered`](Self::leave_unanswered).
+    /// Deadline of the next [`mark_unanswered_stale`](Self::mark_unanswered_stale).
     pub(super) fn unanswered_deadline(&self) -> Option<Time> {
-        let active = self.subflows.iter().filter(|subflow| subflow.is_active());
-        active.filter_map(Subflow::unanswered_at).min().filter(|_| self.active() > 1)
+        self.active().filter_map(Subflow::unanswered_at).min().filter(|_| self.has_several_active())
     }
 }

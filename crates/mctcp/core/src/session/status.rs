@@ -86,7 +86,7 @@ impl<P: Payload> Session<P> {
     }
 
     /// Server: whether the client has received `HELLO_ACK`, so that it will not repeat HELLO
-    /// ([`Acceptor::confirm`](crate::Acceptor::confirm)).
+    /// ([`Acceptor::mark_confirmed`](crate::Acceptor::mark_confirmed)).
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
     }
@@ -99,7 +99,7 @@ impl<P: Payload> Session<P> {
     /// Whether both streams were delivered. The server is then closed; the client stays until the
     /// server has closed too.
     pub fn is_done(&self) -> bool {
-        self.done || self.is_closed()
+        self.waits_for_close || self.is_closed()
     }
 
     /// Reason for which the session failed, if it did.
@@ -123,7 +123,7 @@ impl<P: Payload> Session<P> {
             id: subflow.id,
             path: subflow.path,
             state: match subflow.state {
-                State::Held | State::Greeting { .. } | State::Joining { .. } => {
+                State::Connected | State::HelloSent { .. } | State::JoinSent { .. } => {
                     SubflowState::Opening
                 }
                 State::Active => SubflowState::Active,
@@ -145,10 +145,10 @@ impl<P: Payload> Session<P> {
         statistics.sent = self.outgoing.sent();
         statistics.acked = self.outgoing.acked().min(self.outgoing.sent());
         statistics.received = self.incoming.next();
-        statistics.duplicate = self.incoming.duplicate;
-        statistics.reorder_peak = self.incoming.peak;
+        statistics.duplicate = self.incoming.duplicate_bytes;
+        statistics.reorder_peak = self.incoming.early_peak;
         statistics.buffered = self.incoming.buffered();
-        if let Some(since) = self.blocked_since {
+        if let Some(since) = self.credit_blocked_since {
             statistics.credit_blocked += self.now.since(since);
         }
         statistics

@@ -17,7 +17,7 @@ fn at(ms: u64) -> Time {
 
 #[test]
 fn rejects_a_server_without_the_secret() {
-    let secret: &[u8] = b"between us";
+    let secret: &[u8] = b"secret";
     let opening =
         Opening { seed: [1; 32], target: String::new(), secret: Some(secret.into()), proof: true };
     let mut client: Session<Counted> = Session::connect(settings(), opening);
@@ -71,7 +71,7 @@ fn carriers(client: &mut Session<Counted>, now: Time) -> Vec<SubflowId> {
 
 /// After an outage, new data on the main path would wait until TCP has retransmitted what was lost.
 #[test]
-fn backup_carries_data_until_tcp_has_repaired_the_returned_path() {
+fn backup_carries_data_until_tcp_has_retransmitted_on_the_returned_path() {
     let tcp = |acked, in_flight| PathInfo {
         srtt: Some(Span::from_millis(20)),
         acked: Bytes::new(acked),
@@ -84,7 +84,7 @@ fn backup_carries_data_until_tcp_has_repaired_the_returned_path() {
     client.on_path_info(at(210), MAIN, tcp(0, 20_000));
     assert_eq!(carriers(&mut client, at(210)), [BACKUP], "no progress for 200 ms");
     client.on_path_info(at(300), MAIN, tcp(10_000, 30_000));
-    assert_eq!(carriers(&mut client, at(300)), [BACKUP], "TCP has repaired a half");
+    assert_eq!(carriers(&mut client, at(300)), [BACKUP], "TCP has retransmitted a half");
     client.on_path_info(at(320), MAIN, tcp(20_000, 20_000));
     assert_eq!(carriers(&mut client, at(320)), [MAIN]);
 

@@ -2,8 +2,8 @@
 
 use base::{Span, Time};
 
-use super::opening::{Greeting, UNANSWERED};
-use super::paths::{self, NEXT_PATH};
+use super::opening::Client;
+use super::paths::{self, NEXT_PATH_DELAY};
 use super::subflow::{State, Subflow};
 use super::{Output, Phase, Session};
 use crate::Reason;
@@ -11,12 +11,12 @@ use crate::frame::Frame;
 use crate::payload::Payload;
 
 /// Maximum time for which a draining subflow waits for acknowledgements.
-pub(super) const DRAIN: Span = Span::from_millis(1_000);
+pub(super) const DRAIN_TIMEOUT: Span = Span::from_millis(1_000);
 /// Bounds of the interval of TCP inspections.
 const MIN_INSPECT_INTERVAL: Span = Span::from_millis(10);
 const MAX_INSPECT_INTERVAL: Span = Span::from_millis(50);
 /// Interval at which the peer is probed for credit if there is none.
-const CREDIT_PROBE: Span = Span::from_millis(2_000);
+const CREDIT_PROBE_INTERVAL: Span = Span::from_millis(2_000);
 
 impl<P: Payload> Session<P> {
     /// The earliest deadline.
@@ -24,58 +24,63 @@ impl<P: Payload> Session<P> {
         if self.is_over() {
             return None;
         }
-        // Overdue work waits for another event: room on a subflow, or a further path.
-        let ahead = |at: &Time| *at > self.now;
-        let joins = (!self.multipath && self.greeting.is_some() && self.is_moving())
-            .then_some(self.born + self.settings.join_delay)
-            .filter(ahead);
-        let opening = self.greeting.as_ref().filter(|_| self.phase == Phase::Opening);
+        // A past deadline waits for another event: room on a subflow, or a further path.
+        let is_future = |at: &Time| *at > self.now;
+        let joins = (!self.multipath && self.client.is_some() && self.is_transferring())
+            .then_some(self.started_at + self.settings.join_delay)
+            .filter(is_future);
+        let opening = self.client.as_ref().filter(|_| self.phase == Phase::Opening);
         let untried = self.paths.iter().any(|path| path.state == paths::State::Idle);
-        let next_path = opening.filter(|_| untried).map(|greeting| greeting.next_path);
-        let next_path = next_path.filter(ahead);
-        let handshake = opening.map(|greeting| self.opening_deadline(greeting));
-        let proof = (!self.released).then_some(self.born + self.settings.handshake);
-        let lost = self.lost.map(|since| since + self.settings.resume);
-        let idle = (self.phase == Phase::Established).then_some(self.silence_at());
-        let credit = self.blocked_since.map(|since| since.max(self.probed) + CREDIT_PROBE);
+        let next_path = opening.filter(|_| untried).map(|client| client.next_path);
+        let next_path = next_path.filter(is_future);
+        let handshake = opening.map(|client| self.opening_deadline(client));
+        let proof = (!self.may_deliver).then_some(self.started_at + self.settings.handshake);
+        let resume = self.no_subflow_since.map(|since| since + self.settings.resume);
+        let idle = (self.phase == Phase::Established).then_some(self.silence_deadline());
         let delay = self.dack_delay();
         let own = [
             joins,
             next_path,
             handshake,
             proof,
-            lost,
+            resume,
             idle,
-            credit,
+            self.credit_probe_deadline(),
             self.inspect_at,
-            self.tail_deadline().filter(ahead),
+            self.tail_deadline().filter(is_future),
             self.unanswered_deadline(),
-            self.scheduler_wait,
-            self.acknowledging.deadline(delay).filter(|_| self.answering().is_some()),
+            self.scheduler_wait_until,
+            self.acknowledging.deadline(delay).filter(|_| self.urgent_subflow().is_some()),
         ];
         let subflows = self.subflows.iter();
         let subflows = subflows.filter_map(|s| subflow_deadline(s, self.settings.handshake, delay));
-        let paths = self.paths.iter().filter_map(paths::Path::deadline).filter(ahead);
+        let paths = self.paths.iter().filter_map(paths::Path::deadline).filter(is_future);
         let unanswered =
-            self.subflows.iter().filter_map(Subflow::hello_unanswered_at).filter(ahead);
+            self.subflows.iter().filter_map(Subflow::hello_unanswered_at).filter(is_future);
         own.into_iter().flatten().chain(subflows).chain(paths).chain(unanswered).min()
     }
 
-    /// Timeout of the opening. A peer that has received HELLO answers at once; before that, TCP and
-    /// the paths decide. A server drops a client without proof after the handshake timeout.
-    fn opening_deadline(&self, greeting: &Greeting) -> Time {
-        let greeted = if greeting.is_proof_pending() { greeting.since } else { greeting.delivered };
-        match greeted {
-            Some(greeted) => greeted + self.settings.handshake,
-            None => self.born + self.settings.resume,
+    /// Deadline of the opening: the handshake timeout after HELLO was delivered, or the resume timeout
+    /// without that. With a proof it starts when HELLO is sent, as the server drops a client without
+    /// proof after the handshake timeout.
+    fn opening_deadline(&self, client: &Client) -> Time {
+        let hello_sent = if client.is_proof_pending() { client.since } else { client.delivered };
+        match hello_sent {
+            Some(hello_sent) => hello_sent + self.settings.handshake,
+            None => self.started_at + self.settings.resume,
         }
     }
 
     /// Deadline of the next probe, or of the idle timeout.
-    fn silence_at(&self) -> Time {
+    fn silence_deadline(&self) -> Time {
         let idle = self.idle();
-        let probe = self.received_at.max(self.probed) + Span::from_nanos(idle.as_nanos() / 3);
+        let probe = self.received_at.max(self.probed_at) + Span::from_nanos(idle.as_nanos() / 3);
         probe.min(self.received_at + idle)
+    }
+
+    fn credit_probe_deadline(&self) -> Option<Time> {
+        let since = self.credit_blocked_since?;
+        Some(since.max(self.probed_at) + CREDIT_PROBE_INTERVAL)
     }
 
     /// The smaller idle timeout of both ends.
@@ -93,13 +98,13 @@ impl<P: Payload> Session<P> {
             self.inspect_at = None;
             self.inspect();
         }
-        self.leave_unanswered();
+        self.mark_unanswered_stale();
         self.end_drained();
         self.end_overdue_handshakes();
         if self.phase == Phase::Opening {
             self.on_opening_wake();
         } else {
-            self.on_silence();
+            self.check_timeouts();
         }
         if !self.is_over() {
             self.open_paths();
@@ -108,63 +113,57 @@ impl<P: Payload> Session<P> {
 
     fn on_opening_wake(&mut self) {
         let now = self.now;
-        let Some(greeting) = &self.greeting else { return };
-        let greeted = greeting.since.is_some();
-        if now >= self.opening_deadline(greeting) {
+        let Some(client) = &self.client else { return };
+        let hello_sent = client.since.is_some();
+        if now >= self.opening_deadline(client) {
             self.fail(self.refusal.unwrap_or(Reason::Timeout), false);
             return;
         }
-        let unanswered = self.subflows.iter().all(|subflow| match subflow.state {
-            State::Greeting { since } => now >= since + UNANSWERED,
-            _ => true,
-        });
-        if greeted && unanswered {
-            let held = self.subflows.iter().find(|subflow| subflow.state == State::Held);
-            if let Some(id) = held.map(|subflow| subflow.id) {
-                self.greet(id);
-            } else {
-                self.try_next_path();
+        let is_unanswered = |s: &Subflow<P>| s.hello_unanswered_at().is_none_or(|at| now >= at);
+        let unanswered = self.subflows.iter().all(is_unanswered);
+        if hello_sent && unanswered {
+            match self.find(|subflow| subflow.state == State::Connected) {
+                Some(id) => self.send_hello(id),
+                None => self.try_next_path(),
             }
         }
     }
 
-    fn on_silence(&mut self) {
+    fn check_timeouts(&mut self) {
         let now = self.now;
-        if !self.released && now >= self.born + self.settings.handshake {
-            // A client without the secret must not occupy a session.
-            self.tell_reset(Reason::Authentication, "");
+        if !self.may_deliver && now >= self.started_at + self.settings.handshake {
+            // A client without the pre-shared key must not occupy a session.
+            self.send_resets(Reason::Authentication, "");
             self.fail(Reason::Authentication, false);
             return;
         }
-        if self.lost.is_some_and(|since| now >= since + self.settings.resume) {
-            self.give_up();
+        if self.no_subflow_since.is_some_and(|since| now >= since + self.settings.resume) {
+            self.end_without_peer();
             return;
         }
         if now >= self.received_at + self.idle() {
-            self.give_up();
+            self.end_without_peer();
             return;
         }
-        let waits = self.blocked_since.is_some_and(|at| now >= at.max(self.probed) + CREDIT_PROBE);
-        if now >= self.silence_at() || waits {
-            self.probed = now;
+        let is_probe_due = self.credit_probe_deadline().is_some_and(|at| now >= at);
+        if now >= self.silence_deadline() || is_probe_due {
+            self.probed_at = now;
             let third = Span::from_nanos(self.idle().as_nanos() / 3);
-            if self.greeting.is_some() && now >= self.received_at + third + third {
-                self.leave_silent();
+            if self.client.is_some() && now >= self.received_at + third + third {
+                self.mark_all_stale();
             }
-            let usable: Vec<_> =
-                self.subflows.iter().filter(|s| s.is_usable()).map(|s| s.id).collect();
-            for id in usable {
+            for id in self.ids(Subflow::is_usable) {
                 self.send(id, Frame::Ping(now.as_nanos()));
             }
         }
     }
 
-    /// Ends a session whose peer has ended. It closes without error if only the last
-    /// acknowledgement is missing.
-    fn give_up(&mut self) {
+    /// Ends a session whose peer does not answer: without error if only the last acknowledgement is
+    /// missing.
+    fn end_without_peer(&mut self) {
         let complete = self.incoming.is_complete() && self.outgoing.is_finished();
         if complete && self.outgoing.is_delivered() {
-            self.on_unknown();
+            self.on_unknown_session();
         } else {
             self.fail(Reason::Timeout, false);
         }
@@ -173,17 +172,14 @@ impl<P: Payload> Session<P> {
     fn end_overdue_handshakes(&mut self) {
         let now = self.now;
         let timeout = self.settings.handshake;
-        let overdue = |s: &&Subflow<P>| match s.state {
-            State::Joining { since, .. } => now >= since + timeout,
-            _ => false,
-        };
-        while let Some(id) = self.subflows.iter().find(overdue).map(|s| s.id) {
+        let is_overdue = |s: &Subflow<P>| matches!(s.state, State::JoinSent { since, .. } if now >= since + timeout);
+        while let Some(id) = self.find(is_overdue) {
             self.drop_subflow(id, true);
         }
     }
 
     /// Schedules an inspection of TCP, because data are in flight.
-    pub(super) fn inspect_soon(&mut self) {
+    pub(super) fn schedule_inspection(&mut self) {
         let due = self.now + self.inspect_interval();
         self.inspect_at = Some(self.inspect_at.map_or(due, |at| at.min(due)));
     }
@@ -195,26 +191,22 @@ impl<P: Payload> Session<P> {
     }
 
     fn inspect(&mut self) {
-        let mut waiting = false;
-        let asked = |s: &&Subflow<P>| s.is_usable() || s.hello_unanswered_at().is_some();
-        for subflow in self.subflows.iter().filter(asked).filter(|s| s.waiting) {
-            waiting = true;
-            self.outputs.push_back(Output::Inspect(subflow.id));
-        }
-        if waiting {
-            self.inspect_soon();
+        let ids = self.ids(|s| (s.is_usable() || s.is_hello_sent()) && s.has_undelivered);
+        if !ids.is_empty() {
+            self.outputs.extend(ids.into_iter().map(Output::Inspect));
+            self.schedule_inspection();
         }
     }
 
     /// Whether data are being sent or received.
-    fn is_moving(&self) -> bool {
+    fn is_transferring(&self) -> bool {
         let written = self.outgoing.unsent() > 0 || self.outgoing.outstanding() > 0;
         written || (self.incoming.next() > 0 && !self.incoming.is_complete())
     }
 
     /// Opens connections on the paths that should have one.
     pub(super) fn open_paths(&mut self) {
-        if self.greeting.is_none() || self.is_over() {
+        if self.client.is_none() || self.is_over() {
             return;
         }
         let now = self.now;
@@ -225,30 +217,27 @@ impl<P: Payload> Session<P> {
             }
         }
         if self.phase == Phase::Opening {
-            let next = self.greeting.as_ref().map_or(now, |greeting| greeting.next_path);
+            let next = self.client.as_ref().map_or(now, |client| client.next_path);
             if self.subflows.is_empty() && now >= next {
                 self.try_next_path();
             }
-            self.greet_held();
+            self.repeat_hello();
         } else {
-            self.judge();
+            self.update_multipath();
         }
         for at in 0..self.paths.len() {
-            if self.wants(at) {
+            if self.needs_connection(at) {
                 self.open_path(at);
             }
         }
     }
 
     /// If the subflow with HELLO is lost, repeats HELLO on a connected one.
-    fn greet_held(&mut self) {
-        let greeted = |s: &Subflow<P>| matches!(s.state, State::Greeting { .. });
-        if self.subflows.iter().any(greeted) {
-            return;
-        }
-        let held = self.subflows.iter().find(|subflow| subflow.state == State::Held);
-        if let Some(id) = held.map(|subflow| subflow.id) {
-            self.greet(id);
+    fn repeat_hello(&mut self) {
+        if !self.subflows.iter().any(Subflow::is_hello_sent)
+            && let Some(id) = self.find(|subflow| subflow.state == State::Connected)
+        {
+            self.send_hello(id);
         }
     }
 
@@ -263,49 +252,46 @@ impl<P: Payload> Session<P> {
         if let Some(at) = next {
             self.open_path(at);
         }
-        if let Some(greeting) = &mut self.greeting {
-            greeting.next_path = self.now + NEXT_PATH;
+        if let Some(client) = &mut self.client {
+            client.next_path = self.now + NEXT_PATH_DELAY;
         }
     }
 
-    /// Determines whether there are enough data for further subflows.
-    fn judge(&mut self) {
-        let moved = self.outgoing.sent() + self.outgoing.unsent() + self.incoming.next();
-        let old = self.now >= self.born + self.settings.join_delay && self.is_moving();
-        self.multipath |= moved > self.settings.join_after.count() || old;
+    fn update_multipath(&mut self) {
+        let transferred = self.outgoing.sent() + self.outgoing.unsent() + self.incoming.next();
+        let old = self.now >= self.started_at + self.settings.join_delay && self.is_transferring();
+        self.multipath |= transferred > self.settings.join_after.count() || old;
     }
 
     /// Whether a path needs a connection.
-    fn wants(&self, at: usize) -> bool {
+    fn needs_connection(&self, at: usize) -> bool {
         let due = match self.paths[at].state {
             paths::State::Idle => {
-                let alone = !self.subflows.iter().any(Subflow::is_active);
+                let alone = self.active().next().is_none();
                 self.phase == Phase::Established && (self.multipath || alone)
             }
             paths::State::Waiting { until } => until <= self.now,
             paths::State::Connecting { .. } | paths::State::Up(_) => false,
         };
         // Once both streams are complete, one subflow is sufficient for the server's answer.
-        let enough = self.done && self.subflows.iter().any(Subflow::is_active);
-        if !due || enough {
+        let is_enough = self.waits_for_close && self.active().next().is_some();
+        if !due || is_enough {
             return false;
         }
         let working = self.subflows.iter().filter(|subflow| !subflow.is_stale()).count();
-        let connecting =
-            |path: &&paths::Path| matches!(path.state, paths::State::Connecting { .. });
-        let connecting = self.paths.iter().filter(connecting).count();
-        let most = self.settings.max_subflows.min(self.peer.subflows).max(1);
-        working + connecting < usize::from(most)
+        let connecting = self.paths.iter().filter(|path| path.is_connecting()).count();
+        let max = self.settings.max_subflows.min(self.peer.subflows).max(1);
+        working + connecting < usize::from(max)
     }
 }
 
 fn subflow_deadline<P>(subflow: &Subflow<P>, handshake: Span, delay: Span) -> Option<Time> {
     let own = match subflow.state {
-        State::Joining { since, .. } => Some(since + handshake),
-        State::Draining { since } => Some(since + DRAIN),
-        State::Held | State::Greeting { .. } | State::Active | State::Stale { .. } => None,
+        State::JoinSent { since, .. } => Some(since + handshake),
+        State::Draining { since } => Some(since + DRAIN_TIMEOUT),
+        State::Connected | State::HelloSent { .. } | State::Active | State::Stale { .. } => None,
     };
-    let answers = subflow.is_usable() && !subflow.is_clogged();
-    let dack = subflow.owes_dack.map(|since| since + delay);
+    let answers = subflow.is_usable() && !subflow.is_blocked();
+    let dack = subflow.dack_due_since.map(|since| since + delay);
     own.into_iter().chain(dack.filter(|_| answers)).min()
 }

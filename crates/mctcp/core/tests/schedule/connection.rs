@@ -8,13 +8,13 @@ use mctcp::session::End;
 use mctcp::{Frame, SubflowId};
 
 /// Number of bytes that an unrestricted connection accepts.
-pub(crate) const ROOM: u64 = 64 << 10;
+pub(crate) const ROOM_BYTES: u64 = 64 << 10;
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
 
 /// Owner of the server's end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum Owner {
     Acceptor(ConnectionId),
     Session,
     None,
@@ -29,13 +29,13 @@ pub(crate) struct Pipe {
     /// How the sender has ended it.
     pub(crate) end: Option<End>,
     /// Its receiver accepts no more data.
-    pub(crate) deaf: bool,
+    pub(crate) is_closed: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) subflow: SubflowId,
-    pub(crate) holder: Holder,
+    pub(crate) owner: Owner,
     /// The client's and the server's.
     pub(crate) pipes: [Pipe; 2],
     pub(crate) room: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn send(&mut self, side: usize, path_seq: u32, frame: Frame<Bytes>) {
         let pipe = &mut self.pipes[side];
-        if !pipe.deaf && pipe.end.is_none() {
+        if !pipe.is_closed && pipe.end.is_none() {
             pipe.bytes += frame.wire_length() as u64;
             pipe.frames.push_back((path_seq, frame));
         }
@@ -61,9 +61,9 @@ impl Connection {
     /// One side closes; the other receives earlier data unless it is `abort`ed.
     pub(crate) fn close(&mut self, side: usize, abort: bool) {
         if side == SERVER {
-            self.holder = Holder::None;
+            self.owner = Owner::None;
         }
-        self.pipes[1 - side].deaf = true;
+        self.pipes[1 - side].is_closed = true;
         let pipe = &mut self.pipes[side];
         if abort {
             pipe.frames.clear();

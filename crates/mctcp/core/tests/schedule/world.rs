@@ -15,7 +15,7 @@ use mctcp::{
     Decoder, Event, Frame, Output, PathId, PathInfo, Reason, Session, Settings, SubflowId,
 };
 
-use super::connection::{CLIENT, Connection, Holder, Pipe, ROOM, SERVER};
+use super::connection::{CLIENT, Connection, Owner, Pipe, ROOM_BYTES, SERVER};
 
 /// Maximum number of consecutive deadlines at the same time.
 const MAX_WAKES: u32 = 64;
@@ -48,8 +48,8 @@ struct World {
     read: [u64; 2],
     finished: [bool; 2],
     /// The peer received frames that were never sent, or a failure has another legitimate reason.
-    tampered: bool,
-    excused: bool,
+    has_forged_frames: bool,
+    may_fail: bool,
     wakes: u32,
 }
 
@@ -89,8 +89,8 @@ impl World {
             written: [0; 2],
             read: [0; 2],
             finished: [false; 2],
-            tampered: false,
-            excused: false,
+            has_forged_frames: false,
+            may_fail: false,
             wakes: 0,
         })
     }
@@ -106,7 +106,7 @@ impl World {
             for side in [CLIENT, SERVER] {
                 while let Some(output) = self.end(side).and_then(Session::poll) {
                     busy = true;
-                    self.carry_out(side, output);
+                    self.execute(side, output);
                 }
             }
             while let Some(verdict) = self.acceptor.poll() {
@@ -128,12 +128,12 @@ impl World {
         }
         match &self.ends[SERVER] {
             Some(server) if server.is_closed() => self.acceptor.finish(server.number()),
-            Some(server) if server.failed().is_some() => self.acceptor.forget(server.number()),
+            Some(server) if server.failed().is_some() => self.acceptor.remove(server.number()),
             _ => {}
         }
     }
 
-    fn carry_out(&mut self, side: usize, output: Output<Payload>) {
+    fn execute(&mut self, side: usize, output: Output<Payload>) {
         match output {
             Output::Connect(path) => {
                 assert!(self.connecting.insert(path), "{path:?} is being connected already");
@@ -158,7 +158,7 @@ impl World {
             }
             Output::Inspect(subflow) => self.inspect(side, subflow),
             Output::Event(Event::Failed { reason, .. }) => {
-                let legitimate = self.tampered || self.excused || self.is_late();
+                let legitimate = self.has_forged_frames || self.may_fail || self.is_late();
                 assert!(legitimate, "side {side} failed: {reason}");
             }
             Output::Event(_) => {}
@@ -167,10 +167,10 @@ impl World {
 
     /// The connection of a subflow that this side has not closed.
     fn of(&mut self, side: usize, subflow: SubflowId) -> Option<&mut Connection> {
-        let own = |c: &&mut Connection| c.subflow == subflow && !c.pipes[1 - side].deaf;
+        let own = |c: &&mut Connection| c.subflow == subflow && !c.pipes[1 - side].is_closed;
         self.connections
             .iter_mut()
-            .filter(|c| side == CLIENT || c.holder == Holder::Session)
+            .filter(|c| side == CLIENT || c.owner == Owner::Session)
             .find(own)
     }
 
@@ -181,7 +181,7 @@ impl World {
             srtt: Some(Span::from_millis(20)),
             rtt_var: Some(Span::from_millis(2)),
             min_rtt: Some(Span::from_millis(20)),
-            cwnd: Bytes::new(ROOM),
+            cwnd: Bytes::new(ROOM_BYTES),
             in_flight: Bytes::new(pipe.bytes),
             notsent: Bytes::ZERO,
             acked: Bytes::new(pipe.delivered),
@@ -196,15 +196,8 @@ impl World {
 
     fn judge(&mut self, verdict: Verdict) {
         let now = self.now;
-        let (Verdict::Send(id, _)
-        | Verdict::Open(id, ..)
-        | Verdict::Again(id, _)
-        | Verdict::Joined(id, _)
-        | Verdict::Close(id)) = verdict;
-        let Some(at) = self.connections.iter().position(|c| c.holder == Holder::Acceptor(id))
-        else {
-            return;
-        };
+        let owner = Owner::Acceptor(verdict.connection());
+        let Some(at) = self.connections.iter().position(|c| c.owner == owner) else { return };
         let subflow = self.connections[at].subflow;
         match verdict {
             Verdict::Send(_, frame) => self.connections[at].answer(frame),
@@ -213,20 +206,20 @@ impl World {
                 if self.ends[SERVER].is_some() {
                     // The first one was dropped: this one gets no answer.
                     self.connections[at].close(SERVER, true);
-                    self.acceptor.forget(ack.session);
+                    self.acceptor.remove(ack.session);
                     return;
                 }
                 let settings = self.settings.clone();
                 let session = Session::accept(now, settings, &hello, &ack, key, self.proof);
                 self.ends[SERVER] = Some(session);
-                self.connections[at].holder = Holder::Session;
+                self.connections[at].owner = Owner::Session;
             }
-            Verdict::Again(..) | Verdict::Joined(..) => {
-                self.connections[at].holder = Holder::Session;
+            Verdict::RepeatedHello(..) | Verdict::Joined(..) => {
+                self.connections[at].owner = Owner::Session;
                 let Some(session) = self.end(SERVER) else { return };
                 let taken = match verdict {
                     Verdict::Joined(_, join) => session.attach(now, &join),
-                    _ => session.attach_again(now, subflow),
+                    _ => session.attach_repeated_hello(now, subflow),
                 };
                 if !taken {
                     self.connections[at].close(SERVER, true);
@@ -255,18 +248,18 @@ impl World {
     fn deliver(&mut self, at: usize, from: usize) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(at) else { return };
-        let (subflow, holder) = (connection.subflow, connection.holder);
+        let (subflow, owner) = (connection.subflow, connection.owner);
         let pipe = &mut connection.pipes[from];
-        if pipe.deaf {
+        if pipe.is_closed {
             pipe.frames.clear();
             pipe.bytes = 0;
             return;
         }
         let Some((path_seq, frame)) = pipe.frames.pop_front() else {
             if let Some(end) = pipe.end.take() {
-                pipe.deaf = true;
+                pipe.is_closed = true;
                 connection.pipes[1 - from].end.get_or_insert(End::Finished);
-                self.tell_end(at, 1 - from, end);
+                self.report_end(at, 1 - from, end);
                 self.settle();
             }
             return;
@@ -274,9 +267,9 @@ impl World {
         let length = frame.wire_length() as u64;
         pipe.bytes -= length;
         pipe.delivered += length;
-        match (from, holder) {
-            (CLIENT, Holder::Acceptor(id)) => self.acceptor.on_frame(now, id, frame, None),
-            (CLIENT, Holder::None) => {}
+        match (from, owner) {
+            (CLIENT, Owner::Acceptor(id)) => self.acceptor.on_frame(now, id, frame, None),
+            (CLIENT, Owner::None) => {}
             _ => {
                 if let Some(session) = self.end(1 - from) {
                     session.on_frame(now, subflow, path_seq, frame);
@@ -285,7 +278,7 @@ impl World {
                     && let Some(session) = &self.ends[SERVER]
                     && session.is_confirmed()
                 {
-                    self.acceptor.confirm(session.number());
+                    self.acceptor.mark_confirmed(session.number());
                 }
             }
         }
@@ -295,16 +288,16 @@ impl World {
     }
 
     /// Reports the end of its connection to an end.
-    fn tell_end(&mut self, at: usize, side: usize, end: End) {
+    fn report_end(&mut self, at: usize, side: usize, end: End) {
         let now = self.now;
         let connection = &mut self.connections[at];
-        let (subflow, holder) = (connection.subflow, connection.holder);
+        let (subflow, owner) = (connection.subflow, connection.owner);
         if side == SERVER {
-            connection.holder = Holder::None;
+            connection.owner = Owner::None;
         }
-        match (side, holder) {
-            (SERVER, Holder::Acceptor(id)) => self.acceptor.on_lost(now, id),
-            (SERVER, Holder::None) => {}
+        match (side, owner) {
+            (SERVER, Owner::Acceptor(id)) => self.acceptor.on_lost(now, id),
+            (SERVER, Owner::None) => {}
             _ => {
                 if let Some(session) = self.end(side) {
                     session.on_end(now, subflow, end);
@@ -314,12 +307,12 @@ impl World {
     }
 
     /// Breaks a connection: data in flight are lost.
-    fn kill(&mut self, at: usize) {
+    fn fail(&mut self, at: usize) {
         let Some(connection) = self.connections.get_mut(at) else { return };
         for pipe in &mut connection.pipes {
             pipe.frames.clear();
             pipe.bytes = 0;
-            if !pipe.deaf {
+            if !pipe.is_closed {
                 pipe.end = Some(End::Failed);
             }
         }
@@ -335,9 +328,9 @@ impl World {
         let id = self.acceptor.open(now, source);
         let mut connection = Connection {
             subflow,
-            holder: id.map_or(Holder::None, Holder::Acceptor),
+            owner: id.map_or(Owner::None, Owner::Acceptor),
             pipes: <[Pipe; 2]>::default(),
-            room: ROOM,
+            room: ROOM_BYTES,
             answers: 0,
         };
         if id.is_none() {
@@ -396,7 +389,7 @@ impl World {
             let Some(piece) = self.end(side).and_then(|session| session.read(now)) else { break };
             let from = self.read[side];
             self.read[side] += piece.len() as u64;
-            if !self.tampered {
+            if !self.has_forged_frames {
                 let expected = (from..).map(|at| byte_at(1 - side, at));
                 assert!(piece.iter().copied().zip(expected).all(|(a, b)| a == b), "wrong bytes");
                 assert!(self.read[side] <= self.written[1 - side]);
@@ -433,7 +426,7 @@ impl World {
                 }
             }
             11 => self.fail_connecting(which),
-            12 => self.kill(at),
+            12 => self.fail(at),
             13 => {
                 if let Some(connection) = self.connections.get_mut(at) {
                     connection.room = script.number()?;
@@ -444,10 +437,10 @@ impl World {
             15 if action > 200 => self.end(CLIENT)?.remove_path(now, PathId(which as u16 % 12)),
             15 => self.end(CLIENT)?.join_now(now),
             16 if which > 200 => self.finish(side),
-            17 if action > 200 => self.garble(at, side, script)?,
-            18 if action > 200 => self.lie(at, side, script)?,
+            17 if action > 200 => self.deliver_garbage(at, side, script)?,
+            18 if action > 200 => self.report_inconsistent_info(at, side, script)?,
             19 if action > 250 => {
-                self.tampered = true;
+                self.has_forged_frames = true;
                 if let Some(session) = self.end(side) {
                     session.abort(now, Reason::Aborted);
                 }
@@ -462,7 +455,7 @@ impl World {
         let now = self.now;
         if let Some(path) = self.connecting.iter().nth(which % 8).copied() {
             self.connecting.remove(&path);
-            self.excused = true;
+            self.may_fail = true;
             if let Some(client) = self.end(CLIENT) {
                 client.connect_failed(now, path);
             }
@@ -470,8 +463,8 @@ impl World {
     }
 
     /// Delivers a frame that the peer would never send.
-    fn garble(&mut self, at: usize, from: usize, script: &mut Script<'_>) -> Option<()> {
-        self.tampered = true;
+    fn deliver_garbage(&mut self, at: usize, from: usize, script: &mut Script<'_>) -> Option<()> {
+        self.has_forged_frames = true;
         let length = usize::from(script.byte()?).min(script.0.len());
         let mut bytes = frame::PREAMBLE.to_vec();
         bytes.extend(&script.0[..length]);
@@ -507,7 +500,12 @@ impl World {
     }
 
     /// TCP reports inconsistent values.
-    fn lie(&mut self, at: usize, side: usize, script: &mut Script<'_>) -> Option<()> {
+    fn report_inconsistent_info(
+        &mut self,
+        at: usize,
+        side: usize,
+        script: &mut Script<'_>,
+    ) -> Option<()> {
         let subflow = self.connections.get(at)?.subflow;
         let info = PathInfo {
             srtt: Some(Span::from_micros(script.number()?)).filter(|span| span.is_positive()),
@@ -526,7 +524,7 @@ impl World {
     }
 
     /// Removes all faults: all written data arrive, and both ends close.
-    fn heal(&mut self) {
+    fn remove_faults(&mut self) {
         let now = self.now;
         if let Some(client) = self.end(CLIENT) {
             (0..2).for_each(|id| client.add_path(now, PathId(id), Priority::default()));
@@ -541,7 +539,7 @@ impl World {
                 self.connect(path);
             }
             for at in 0..self.connections.len() {
-                self.connections[at].room = ROOM;
+                self.connections[at].room = ROOM_BYTES;
                 for from in [CLIENT, SERVER] {
                     let length = self.connections[at].pipes[from].frames.len();
                     (0..=length).for_each(|_| self.deliver(at, from));
@@ -574,15 +572,15 @@ pub(crate) fn run(script: &[u8]) {
     world.settle();
     while world.step(&mut script).is_some() {}
     let late = world.is_late();
-    world.heal();
+    world.remove_faults();
     let [client, server] = &world.ends;
     for (side, session) in [(CLIENT, client), (SERVER, server)] {
         let Some(session) = session else { continue };
         assert!(session.is_closed() || session.failed().is_some(), "side {side} never ends");
-        if session.is_closed() && !world.tampered {
+        if session.is_closed() && !world.has_forged_frames {
             assert_eq!(world.read[side], world.written[1 - side], "side {side} misses bytes");
         }
-        let excused = late || world.tampered || world.excused;
-        assert!(session.is_closed() || excused, "side {side} failed: {:?}", session.failed());
+        let may_fail = late || world.has_forged_frames || world.may_fail;
+        assert!(session.is_closed() || may_fail, "side {side} failed: {:?}", session.failed());
     }
 }

@@ -13,8 +13,8 @@ use mctcp::{Reason, Settings, SubflowId};
 use super::script::Application;
 
 /// A prime, so that no power of two is a period of the stream.
-const PERIOD: usize = 1_048_573;
-const MAX_PIECE: usize = 64 << 10;
+const STREAM_PERIOD_BYTES: usize = 1_048_573;
+const MAX_PIECE_BYTES: usize = 64 << 10;
 
 /// `length` bytes of either end's stream, from a position on.
 fn stream(side: usize, at: u64, length: usize) -> Bytes {
@@ -22,13 +22,13 @@ fn stream(side: usize, at: u64, length: usize) -> Bytes {
     let tables = TABLES.get_or_init(|| {
         ["client", "server"].map(|name| {
             let mut rng = RandomStream::new(1, name);
-            let mut table: Vec<u8> = (0..PERIOD).map(|_| rng.bits() as u8).collect();
-            table.extend_from_within(..MAX_PIECE);
+            let mut table: Vec<u8> = (0..STREAM_PERIOD_BYTES).map(|_| rng.bits() as u8).collect();
+            table.extend_from_within(..MAX_PIECE_BYTES);
             table
         })
     });
-    let from = (at % PERIOD as u64) as usize;
-    Bytes::from_static(&tables[side][from..from + length.min(MAX_PIECE)])
+    let from = (at % STREAM_PERIOD_BYTES as u64) as usize;
+    Bytes::from_static(&tables[side][from..from + length.min(MAX_PIECE_BYTES)])
 }
 
 pub(crate) struct End {
@@ -42,7 +42,7 @@ pub(crate) struct End {
     pub(crate) done: bool,
     resumes_reading: Time,
     /// Maximum time between two reads.
-    pub(crate) gap: f64,
+    pub(crate) max_read_gap_s: f64,
     last_read: Option<Time>,
     /// Credit limit from the peer.
     credit: u64,
@@ -53,7 +53,7 @@ pub(crate) struct End {
     pub(crate) by_peer: Option<Reason>,
     /// Texts of its RESET frames.
     resets: BTreeSet<String>,
-    pub(crate) peak: u64,
+    pub(crate) buffered_peak: u64,
 }
 
 impl End {
@@ -73,14 +73,14 @@ impl End {
             read: 0,
             done: false,
             resumes_reading: Time::ZERO,
-            gap: 0.0,
+            max_read_gap_s: 0.0,
             last_read: None,
             credit: EARLY_CREDIT.count(),
             carried: BTreeSet::new(),
             reach: 0,
             by_peer: None,
             resets: BTreeSet::new(),
-            peak: 0,
+            buffered_peak: 0,
         }
     }
 
@@ -165,7 +165,7 @@ impl End {
                 rest = &rest[right.len()..];
             }
             if let Some(last) = self.last_read.replace(now) {
-                self.gap = self.gap.max(now.since(last).as_secs_f64());
+                self.max_read_gap_s = self.max_read_gap_s.max(now.since(last).as_secs_f64());
             }
         }
         if self.session.read_finished() && !self.done {
@@ -176,7 +176,7 @@ impl End {
     }
 
     /// Passes a frame of the peer to the session.
-    pub(crate) fn hears(&mut self, frame: &Frame<Bytes>) {
+    pub(crate) fn on_received(&mut self, frame: &Frame<Bytes>) {
         match frame {
             Frame::HelloAck(ack) => self.credit = self.credit.max(ack.credit),
             Frame::Hello(hello) => self.credit = self.credit.max(hello.credit),
@@ -186,7 +186,7 @@ impl End {
     }
 
     /// Checks a frame that the session sends.
-    pub(crate) fn says(&mut self, subflow: SubflowId, frame: &Frame<Bytes>) {
+    pub(crate) fn on_sent(&mut self, subflow: SubflowId, frame: &Frame<Bytes>) {
         match frame {
             Frame::Data { dsn, payload, .. } => {
                 let end = dsn + payload.len() as u64;
@@ -214,7 +214,7 @@ impl End {
     /// Checks the invariants.
     pub(crate) fn check(&mut self) {
         let statistics = self.session.statistics();
-        self.peak = self.peak.max(statistics.buffered);
+        self.buffered_peak = self.buffered_peak.max(statistics.buffered);
         let most = self.settings.receive_buffer.count();
         assert!(statistics.buffered <= most + most / 5, "keeps {} B", statistics.buffered);
         let kept = self.written - statistics.acked.min(self.written);
@@ -224,11 +224,11 @@ impl End {
         let used = self.session.subflows().filter(|subflow| opened(subflow.state)).count();
         let most = usize::from(self.settings.max_subflows);
         // Before the session is established every path may be tried; a stale one may recover.
-        assert!(used <= 2 * most + 4, "{}", self.tell());
+        assert!(used <= 2 * most + 4, "{}", self.describe());
     }
 
     /// Remaining work, for messages.
-    pub(crate) fn tell(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!(
             "wrote {} of {}, read {}, done {}, over {}, {:?} {:?}, {:?}",
             self.written,

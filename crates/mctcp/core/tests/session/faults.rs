@@ -1,16 +1,12 @@
 //! Peers that violate the protocol, and attackers on a path.
 
-use base::{Span, Time};
+use base::Time;
 use mctcp::frame::Frame;
 use mctcp::session::Event;
 use mctcp::{Reason, SubflowId};
 
-use super::script::{Path, Script};
+use super::script::{Path, Script, millis, secs};
 use super::world::{CLIENT, SERVER, Tamper, World};
-
-fn secs(secs: u64) -> Time {
-    Time::ZERO + Span::from_secs(secs)
-}
 
 fn world(tamper: Tamper) -> World {
     let script = Script::upload(&[Path::new(10, 10), Path::new(10, 10)], 3_000_000);
@@ -20,26 +16,23 @@ fn world(tamper: Tamper) -> World {
 }
 
 /// The attacked end closes the session with this reason, and the other end receives it.
-fn resets(tamper: Tamper, wronged: usize, reason: Reason) {
+fn assert_reset(tamper: Tamper, attacked: usize, reason: Reason) {
     let mut world = world(tamper);
-    assert!(world.finish(secs(5)), "{}", world.tell());
-    let failed = |side| world.end_of(side).and_then(|end| end.session.failed());
-    assert_eq!(failed(wronged), Some(reason), "{}", world.tell());
-    let other = world.end_of(1 - wronged).expect("a session");
+    assert!(world.finish(secs(5)), "{}", world.describe());
+    assert_eq!(world.failure(attacked), Some(reason), "{}", world.describe());
+    let other = world.end_of(1 - attacked).expect("a session");
     assert_eq!(other.by_peer, Some(reason));
 }
 
 /// The session loses a subflow, or gets no second one, and delivers everything.
-fn survives(tamper: Tamper) -> World {
+fn assert_survives(tamper: Tamper) -> World {
     let mut world = world(tamper);
-    assert!(world.finish(secs(20)), "{}", world.tell());
-    assert!(world.client.session.is_closed(), "{}", world.tell());
-    let server = world.server.as_ref().expect("a session");
-    assert!(server.session.is_closed() && server.read == 3_000_000);
+    assert!(world.finish(secs(20)), "{}", world.describe());
+    assert!(world.is_complete(), "{}", world.describe());
     world
 }
 
-fn ups(world: &World) -> Vec<SubflowId> {
+fn subflows_up(world: &World) -> Vec<SubflowId> {
     let up = |event: &(Time, usize, Event)| match event {
         (_, SERVER, Event::SubflowUp(id)) => Some(*id),
         _ => None,
@@ -48,55 +41,55 @@ fn ups(world: &World) -> Vec<SubflowId> {
 }
 
 #[test]
-fn a_join_with_a_wrong_token_is_refused_alone() {
-    let world = survives(Box::new(|_, frame| match frame {
+fn wrong_token_ends_only_the_joining_subflow() {
+    let world = assert_survives(Box::new(|_, frame| match frame {
         Frame::Join(mut join) => {
             join.token[0] ^= 1;
             Some(Frame::Join(join))
         }
         other => Some(other),
     }));
-    assert_eq!(ups(&world), [SubflowId(0)]);
+    assert_eq!(subflows_up(&world), [SubflowId(0)]);
 }
 
 #[test]
-fn a_join_that_is_used_again_is_refused_alone() {
+fn replayed_join_ends_only_the_joining_subflow() {
     let mut first = None;
-    let world = survives(Box::new(move |_, frame| match frame {
+    let world = assert_survives(Box::new(move |_, frame| match frame {
         // An eavesdropper replays the first one in place of every later one.
         Frame::Join(join) => Some(Frame::Join(*first.get_or_insert(join))),
         other => Some(other),
     }));
-    assert_eq!(ups(&world).len(), 2);
+    assert_eq!(subflows_up(&world).len(), 2);
 }
 
 #[test]
-fn a_server_that_does_not_know_the_key_gets_no_data() {
-    let world = survives(Box::new(|_, frame| match frame {
+fn server_without_the_key_gets_no_subflow() {
+    let world = assert_survives(Box::new(|_, frame| match frame {
         Frame::Challenge(mut challenge) => {
             challenge.proof[3] ^= 1;
             Some(Frame::Challenge(challenge))
         }
         other => Some(other),
     }));
-    assert_eq!(ups(&world), [SubflowId(0)]);
+    assert_eq!(subflows_up(&world), [SubflowId(0)]);
 }
 
 #[test]
-fn a_client_that_does_not_prove_itself_does_not_join() {
-    let world = survives(Box::new(|_, frame| match frame {
+fn client_without_a_valid_proof_gets_no_subflow() {
+    let world = assert_survives(Box::new(|_, frame| match frame {
         Frame::Proof(mut proof) => {
             proof[31] ^= 1;
             Some(Frame::Proof(proof))
         }
         other => Some(other),
     }));
-    assert_eq!(ups(&world), [SubflowId(0)]);
+    assert_eq!(subflows_up(&world), [SubflowId(0)]);
 }
 
 #[test]
-fn credit_is_not_to_be_overrun() {
-    resets(
+fn data_beyond_the_credit_end_the_session() {
+    assert_reset(
         Box::new(|to, frame| match frame {
             Frame::Data { dsn, payload, copy } if to == SERVER && dsn > 500_000 => {
                 Some(Frame::Data { dsn: dsn + (16 << 20), payload, copy })
@@ -109,9 +102,9 @@ fn credit_is_not_to_be_overrun() {
 }
 
 #[test]
-fn a_missing_frame_is_noticed() {
+fn missing_frame_ends_the_session() {
     let mut dropped = false;
-    resets(
+    assert_reset(
         Box::new(move |to, frame| {
             let drop = to == SERVER
                 && matches!(frame, Frame::Data { dsn, .. } if dsn > 500_000)
@@ -151,18 +144,18 @@ fn unexpected_frames_end_the_session() {
     ];
     for (at, (side, make)) in makes.into_iter().enumerate() {
         let mut world = world(Box::new(|_, frame| Some(frame)));
-        world.run(Time::ZERO + Span::from_millis(400));
+        world.run(millis(400));
         world.tamper = Some(Box::new(move |to, frame| match (&frame, to == side) {
             (Frame::Data { .. } | Frame::Dack(_), true) => Some(make(&frame).unwrap_or(frame)),
             _ => Some(frame),
         }));
-        assert!(world.finish(secs(5)), "case {at}: {}", world.tell());
-        let failed = world.end_of(side).and_then(|end| end.session.failed());
+        assert!(world.finish(secs(5)), "case {at}: {}", world.describe());
+        let failed = world.failure(side);
         let right = [Reason::Protocol, Reason::Credit, Reason::Authentication];
         assert!(failed.is_some_and(|reason| right.contains(&reason)), "case {at}: {failed:?}");
     }
     // A valid frame without effect at this end does not end it.
-    survives(Box::new(move |to, frame| match frame {
+    assert_survives(Box::new(move |to, frame| match frame {
         Frame::Pong(_) if to == CLIENT => Some(Frame::AddAddress { id: 1, address }),
         other => Some(other),
     }));

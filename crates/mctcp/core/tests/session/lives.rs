@@ -5,28 +5,15 @@ use mctcp::Reason;
 use mctcp::scheduler::SchedulerKind;
 use mctcp::session::Event;
 
-use super::script::{Act, Application, Path, Script};
+use super::script::{Act, Application, Path, Script, millis, secs};
 use super::world::{CLIENT, SERVER, World};
 
-fn secs(secs: u64) -> Time {
-    Time::ZERO + Span::from_secs(secs)
-}
-
 /// Runs a script in which all data are delivered.
-fn completes(script: &Script, until: u64) -> World {
+fn assert_completes(script: &Script, until: u64) -> World {
     let mut world = World::new(script);
-    let over = world.finish(secs(until));
-    assert!(over, "not over {}", world.tell());
-    for side in [CLIENT, SERVER] {
-        let end = world.end_of(side).expect("a session");
-        assert!(end.session.is_closed() && end.done, "{}", world.tell());
-        assert_eq!(end.read, script.applications[1 - side].writes);
-    }
+    assert!(world.finish(secs(until)), "not over {}", world.describe());
+    assert!(world.is_complete(), "{}", world.describe());
     world
-}
-
-fn fails(world: &World, side: usize) -> Option<Reason> {
-    world.end_of(side).and_then(|end| end.session.failed())
 }
 
 fn two() -> [Path; 2] {
@@ -34,23 +21,23 @@ fn two() -> [Path; 2] {
 }
 
 #[test]
-fn a_short_transfer_stays_on_one_connection() {
+fn short_transfer_uses_one_connection() {
     for bytes in [1 << 10, 10_000] {
         let script = Script::upload(&two(), bytes);
         let mut world = World::new(&script);
-        world.run(Time::ZERO + Span::from_millis(55));
+        world.run(millis(55));
         let server = world.server.as_ref().expect("a session");
-        assert!(server.read == bytes && server.done, "{}", world.tell());
-        let world = completes(&script, 1);
+        assert!(server.read == bytes && server.done, "{}", world.describe());
+        let world = assert_completes(&script, 1);
         assert_eq!(world.client.session.statistics().subflows_opened, 1);
     }
 }
 
 #[test]
-fn a_long_transfer_uses_both_paths() {
+fn long_transfer_uses_both_paths() {
     let mut world = World::new(&Script::upload(&two(), 4 << 20));
-    world.run(Time::ZERO + Span::from_millis(1_500));
-    let read = world.server.as_ref().map_or(0, |server| server.read);
+    world.run(millis(1_500));
+    let read = world.server_read();
     assert!(read > 2 * 10_000_000 / 8, "{read} bytes");
     let statistics = world.client.session.statistics();
     assert!(statistics.reinjected < 100_000, "{statistics:?}");
@@ -61,16 +48,16 @@ fn a_long_transfer_uses_both_paths() {
 fn replaces_a_silent_path_until_it_returns() {
     let script = Script::upload(&two(), 4 << 20).at(1_000, Act::Kill(0)).at(2_500, Act::Revive(0));
     let mut world = World::new(&script);
-    let mut read_at = |millis| {
-        world.run(Time::ZERO + Span::from_millis(millis));
-        world.server.as_ref().map_or(0, |server| server.read)
+    let mut read_at = |at| {
+        world.run(millis(at));
+        world.server_read()
     };
     let before = read_at(1_500);
     let after = read_at(2_500);
     assert!(after > before + 1_000_000, "{before} then {after}");
     let stale = |event: &(Time, usize, Event)| matches!(event.2, Event::SubflowStale(_));
     assert!(world.events.iter().any(stale), "{:?}", world.events);
-    completes(&script, 20);
+    assert_completes(&script, 20);
 }
 
 #[test]
@@ -80,12 +67,10 @@ fn survives_the_loss_of_the_first_frames() {
     });
     let mut world = World::new(&script);
     world.run(secs(5));
-    assert_eq!(fails(&world, CLIENT), None);
+    assert_eq!(world.failure(CLIENT), None);
     world.run(secs(6));
-    let established =
-        |event: &(Time, usize, Event)| (event.1, event.2) == (CLIENT, Event::Established);
-    assert!(world.events.iter().any(established), "{}", world.tell());
-    assert_eq!(world.server.as_ref().map_or(0, |server| server.read), 10_000);
+    assert!(world.has_event(CLIENT, Event::Established), "{}", world.describe());
+    assert_eq!(world.server_read(), 10_000);
 }
 
 #[test]
@@ -93,18 +78,19 @@ fn every_scheduler_delivers() {
     let paths = [Path::new(10, 10), Path::new(2, 100), Path::new(50, 1)];
     for (kind, _) in SchedulerKind::ALL {
         let script = Script::upload(&paths, 4_000_000).scheduler(*kind).buffers(262_144);
-        let world = completes(&script, 20);
+        let world = assert_completes(&script, 20);
         let sent: u64 = world.client.session.statistics().reinjected;
         assert!(*kind == SchedulerKind::Redundant || sent < 4_000_000, "{kind}: {sent} B again");
     }
 }
 
 #[test]
-fn a_silent_path_is_left_soon() {
+fn replaces_a_silent_path_within_500_ms() {
     for path in 0..2 {
-        let world = completes(&Script::upload(&two(), 10_000_000).at(2_000, Act::Kill(path)), 60);
-        let gap = world.server.as_ref().map_or(0.0, |server| server.gap);
-        assert!(gap <= 0.5, "path {path}: {gap} s");
+        let world =
+            assert_completes(&Script::upload(&two(), 10_000_000).at(2_000, Act::Kill(path)), 60);
+        let max_read_gap_s = world.max_read_gap_s();
+        assert!(max_read_gap_s <= 0.5, "path {path}: {max_read_gap_s} s");
     }
 }
 
@@ -114,9 +100,9 @@ fn replaces_a_path_whose_proxy_acknowledges_and_forwards_nothing() {
     for (path, delay) in [(0, 0), (1, 0), (0, 10), (1, 10)] {
         let paths = [Path::new(10, delay), Path::new(10, delay)];
         let script = Script::upload(&paths, 10_000_000).at(2_000, Act::Hold(path, true));
-        let world = completes(&script, 60);
-        let gap = world.server.as_ref().map_or(0.0, |server| server.gap);
-        assert!(gap <= 0.5, "path {path}: {gap} s");
+        let world = assert_completes(&script, 60);
+        let max_read_gap_s = world.max_read_gap_s();
+        assert!(max_read_gap_s <= 0.5, "path {path}: {max_read_gap_s} s");
     }
 }
 
@@ -126,7 +112,7 @@ fn uses_a_path_again_when_its_proxy_forwards_again() {
         let script = Script::upload(&two(), 20_000_000)
             .at(2_000, Act::Hold(0, true))
             .at(2_000 + held_for, Act::Hold(0, false));
-        let world = completes(&script, 60);
+        let world = assert_completes(&script, 60);
         let statistics = world.client.session.statistics();
         assert!(statistics.reinjected <= reinjected, "{held_for} ms: {statistics:?}");
         assert!(world.now <= secs(14), "{held_for} ms: {}", world.now);
@@ -141,7 +127,7 @@ fn keeps_all_paths_of_a_peer_that_pauses() {
         .at(2_000, Act::Hold(1, true))
         .at(4_000, Act::Hold(0, false))
         .at(4_000, Act::Hold(1, false));
-    let world = completes(&script, 60);
+    let world = assert_completes(&script, 60);
     let in_pause = |event: &&(Time, usize, Event)| {
         (secs(2)..secs(4) + Span::from_millis(100)).contains(&event.0)
             && matches!(event.2, Event::SubflowStale(_))
@@ -151,74 +137,74 @@ fn keeps_all_paths_of_a_peer_that_pauses() {
 }
 
 #[test]
-fn a_transfer_goes_on_when_one_of_two_dead_paths_returns() {
+fn continues_when_one_of_two_failed_paths_returns() {
     let script = Script::upload(&two(), 20_000_000)
         .at(2_000, Act::Kill(0))
         .at(2_000, Act::Kill(1))
         .at(12_000, Act::Revive(1));
     let mut world = World::new(&script);
     world.run(secs(12));
-    let before = world.server.as_ref().map_or(0, |server| server.read);
+    let before = world.server_read();
     world.run(secs(14));
-    let after = world.server.as_ref().map_or(0, |server| server.read);
-    assert!(after > before, "{}", world.tell());
+    let after = world.server_read();
+    assert!(after > before, "{}", world.describe());
     assert!(world.finish(secs(60)) && world.client.session.is_closed());
 }
 
 #[test]
-fn another_path_is_tried_when_the_first_is_dead_from_the_beginning() {
+fn connects_over_the_second_path_when_the_first_fails() {
     let mut world = World::new(&Script::upload(&two(), 10_000_000).at(0, Act::Kill(0)));
     world.run(secs(1));
-    assert!(world.client.session.is_established(), "{}", world.tell());
+    assert!(world.client.session.is_established(), "{}", world.describe());
     let mut world = World::new(&Script::upload(&two(), 10_000_000).at(0, Act::Refuse(0, true)));
     world.run(secs(1));
-    assert!(world.client.session.is_established(), "{}", world.tell());
+    assert!(world.client.session.is_established(), "{}", world.describe());
 }
 
 #[test]
-fn a_path_that_returns_is_used_again() {
+fn uses_a_failed_path_again_after_its_return() {
     for dead in [5, 60] {
         let script = Script::upload(&two(), u64::MAX)
             .at(2_000, Act::Kill(0))
             .at(2_000 + dead * 1_000, Act::Revive(0));
         let mut world = World::new(&script);
         world.run(secs(2 + dead + 5));
-        let before = world.server.as_ref().map_or(0, |server| server.read);
+        let before = world.server_read();
         world.run(secs(2 + dead + 7));
-        let after = world.server.as_ref().map_or(0, |server| server.read);
+        let after = world.server_read();
         let rate = (after - before) as f64 * 8.0 / 2.0 / 1e6;
         assert!(rate > 9.6 + 0.3 * 9.6, "{rate} Mbit/s after {dead} s");
     }
 }
 
 #[test]
-fn a_receiver_may_stop_reading() {
+fn bounds_the_buffer_of_a_receiver_that_stops_reading() {
     let script = Script::upload(&two(), 5_000_000)
         .buffers(65_536)
         .at(500, Act::StopReading(SERVER, Span::from_secs(30)));
-    let world = completes(&script, 60);
-    assert!(world.server.is_some_and(|server| server.peak <= 65_536));
+    let world = assert_completes(&script, 60);
+    assert!(world.server.is_some_and(|server| server.buffered_peak <= 65_536));
 }
 
 #[test]
-fn both_ends_may_close_at_once_and_one_long_before_the_other() {
+fn closes_when_both_ends_finish_at_once_or_10_s_apart() {
     let mut script = Script::upload(&two(), 0);
-    completes(&script, 5);
+    assert_completes(&script, 5);
     script.applications = [Application::bulk(300_000), Application::bulk(300_000)];
-    completes(&script, 5);
+    assert_completes(&script, 5);
     script.applications[SERVER].starts = secs(10);
-    completes(&script, 20);
+    assert_completes(&script, 20);
 }
 
 #[test]
-fn the_peer_hears_of_an_abort() {
+fn abort_resets_the_peer() {
     for side in [CLIENT, SERVER] {
         let script = Script::upload(&two(), 10_000_000).at(2_000, Act::Abort(side));
         let mut world = World::new(&script);
-        assert!(world.finish(secs(3)), "{}", world.tell());
+        assert!(world.finish(secs(3)), "{}", world.describe());
         let peer = world.end_of(1 - side).expect("a session");
         assert_eq!(peer.by_peer, Some(Reason::Aborted));
-        assert_eq!(fails(&world, side), Some(Reason::Aborted));
+        assert_eq!(world.failure(side), Some(Reason::Aborted));
     }
 }
 
@@ -234,30 +220,30 @@ fn cut_off(millis: u64) -> Script {
 }
 
 #[test]
-fn a_session_outlives_all_its_connections_for_a_while() {
-    let world = completes(&cut_off(25_000), 60);
+fn resumes_after_25_s_without_connections() {
+    let world = assert_completes(&cut_off(25_000), 60);
     assert!(world.now < secs(35), "{}", world.now);
 }
 
 #[test]
-fn a_session_that_is_cut_off_for_too_long_fails_at_both_ends() {
+fn times_out_at_both_ends_after_the_resume_timeout() {
     let mut world = World::new(&cut_off(40_000));
-    assert!(world.finish(secs(60)), "{}", world.tell());
-    assert_eq!(fails(&world, CLIENT), Some(Reason::Timeout));
-    assert_eq!(fails(&world, SERVER), Some(Reason::Timeout));
+    assert!(world.finish(secs(60)), "{}", world.describe());
+    assert_eq!(world.failure(CLIENT), Some(Reason::Timeout));
+    assert_eq!(world.failure(SERVER), Some(Reason::Timeout));
 }
 
 #[test]
-fn silence_ends_a_session_too() {
+fn times_out_at_both_ends_on_silent_paths() {
     let script = Script::upload(&two(), 50_000_000).at(1_000, Act::Kill(0)).at(1_000, Act::Kill(1));
     let mut world = World::new(&script);
-    assert!(world.finish(secs(140)), "{}", world.tell());
-    assert_eq!(fails(&world, CLIENT), Some(Reason::Timeout));
-    assert_eq!(fails(&world, SERVER), Some(Reason::Timeout));
+    assert!(world.finish(secs(140)), "{}", world.describe());
+    assert_eq!(world.failure(CLIENT), Some(Reason::Timeout));
+    assert_eq!(world.failure(SERVER), Some(Reason::Timeout));
 }
 
 #[test]
-fn addresses_may_change_under_a_session() {
+fn continues_when_addresses_change() {
     // Only one path at any time: the old one is removed before the new one is added.
     let script = Script::upload(&two(), 5_000_000)
         .at(0, Act::Remove(1))
@@ -265,13 +251,13 @@ fn addresses_may_change_under_a_session() {
         .at(2_000, Act::Add(1))
         .at(3_500, Act::Remove(1))
         .at(3_500, Act::Add(0));
-    let world = completes(&script, 30);
+    let world = assert_completes(&script, 30);
     let downs = world.events.iter().filter(|event| matches!(event.2, Event::SubflowDown(_)));
     assert!(downs.count() >= 2, "{:?}", world.events);
 }
 
 #[test]
-fn a_backup_carries_nothing_while_another_path_works() {
+fn backup_carries_no_data_while_another_path_works() {
     let mut paths = two();
     paths[1].backup = true;
     let mut script = Script::upload(&paths, 6_000_000).at(3_000, Act::Kill(0));
@@ -283,5 +269,5 @@ fn a_backup_carries_nothing_while_another_path_works() {
     };
     let before = sent(&world);
     assert!(before.len() == 2 && before[1] == 0, "{before:?}");
-    assert!(world.finish(secs(30)) && world.client.session.is_closed(), "{}", world.tell());
+    assert!(world.finish(secs(30)) && world.client.session.is_closed(), "{}", world.describe());
 }

@@ -7,15 +7,11 @@ use mctcp::scheduler::SchedulerKind;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::script::{Act, Application, Path, Script};
+use super::script::{Act, Application, Path, Script, millis};
 use super::verdict::judge;
 
 /// Time in milliseconds from which on every path works again.
-const HEALED: u64 = 20_000;
-
-fn millis(millis: u64) -> Time {
-    Time::ZERO + Span::from_millis(millis)
-}
+const FAULTS_END_MS: u64 = 20_000;
 
 fn rate() -> impl Strategy<Value = Bandwidth> {
     select(vec![300, 1_000, 2_000, 10_000, 50_000])
@@ -95,7 +91,7 @@ fn act(paths: usize) -> impl Strategy<Value = (Time, Act)> {
             .prop_map(|(side, time)| Act::StopReading(side, Span::from_millis(time))),
         1 => select(kinds).prop_map(Act::Schedule),
     ];
-    let at = prop_oneof![0..2_000u64, 0..HEALED];
+    let at = prop_oneof![0..2_000u64, 0..FAULTS_END_MS];
     (at.prop_map(millis), act)
 }
 
@@ -110,7 +106,7 @@ fn script() -> impl Strategy<Value = Script> {
             |(seed, paths, settings, applications, (low_water, socket), psk, acts)| {
                 let mut script =
                     Script { seed, paths, settings, applications, low_water, socket, psk, acts };
-                heal(&mut script);
+                remove_faults(&mut script);
                 script
             },
         )
@@ -118,7 +114,7 @@ fn script() -> impl Strategy<Value = Script> {
 }
 
 /// From now on every path works, with low quality.
-fn heal(script: &mut Script) {
+fn remove_faults(script: &mut Script) {
     for path in 0..script.paths.len() {
         for act in [
             Act::Revive(path),
@@ -129,7 +125,7 @@ fn heal(script: &mut Script) {
             Act::Delay(path, Span::from_millis(40)),
             Act::Add(path),
         ] {
-            script.acts.push((millis(HEALED), act));
+            script.acts.push((millis(FAULTS_END_MS), act));
         }
     }
 }
@@ -138,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn everything_arrives_whatever_happens(script in script()) {
+    fn random_schedule_delivers_all_and_ends(script in script()) {
         judge(&script).map_err(TestCaseError::fail)?;
     }
 }
@@ -174,8 +170,8 @@ fn writes(writes: u64, rate: Option<u64>) -> Application {
 }
 
 #[track_caller]
-fn ends_well(mut script: Script) {
-    heal(&mut script);
+fn assert_ends(mut script: Script) {
+    remove_faults(&mut script);
     judge(&script).unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -183,7 +179,7 @@ fn ends_well(mut script: Script) {
 /// on the only subflow, while the client has nothing in flight.
 #[test]
 fn replaces_the_only_subflow_of_a_peer_that_answers_no_probe() {
-    ends_well(Script {
+    assert_ends(Script {
         seed: 8_948_148_904_528_959_745,
         paths: vec![
             lossy(10_000, 10, 60_000, 200),
@@ -221,7 +217,7 @@ fn replaces_the_only_subflow_of_a_peer_that_answers_no_probe() {
 #[test]
 fn times_out_although_the_server_refuses_new_subflows() {
     let settings = Settings { join_after: Bytes::ZERO, ..sized(65_536, 1_024) };
-    ends_well(Script {
+    assert_ends(Script {
         seed: 526_090_388_410_573_989,
         paths: vec![lossy(300, 0, 20_000, 50)],
         settings: [settings.clone(), settings],

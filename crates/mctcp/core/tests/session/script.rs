@@ -4,6 +4,14 @@ use base::{Bandwidth, Bytes, Ratio, Span, Time};
 use mctcp::Settings;
 use mctcp::scheduler::SchedulerKind;
 
+pub(crate) fn secs(secs: u64) -> Time {
+    millis(1_000 * secs)
+}
+
+pub(crate) fn millis(millis: u64) -> Time {
+    Time::ZERO + Span::from_millis(millis)
+}
+
 /// An application: data that it writes before it ends its stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Application {
@@ -114,7 +122,7 @@ impl Script {
     }
 
     pub(crate) fn at(mut self, millis: u64, act: Act) -> Self {
-        self.acts.push((Time::ZERO + Span::from_millis(millis), act));
+        self.acts.push((self::millis(millis), act));
         self
     }
 }

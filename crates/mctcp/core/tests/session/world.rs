@@ -2,16 +2,16 @@
 
 mod pump;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use base::{Ratio, Time};
 use bytes::Bytes;
 use fabric::{Loss, Rate};
-use mctcp::PathId;
 use mctcp::acceptor::{Acceptor, Limits, Verdict};
 use mctcp::frame::{self, Frame, Priority};
 use mctcp::session::{End as Ending, Event, Opening, Session};
+use mctcp::{PathId, Reason};
 use testnet::Testnet;
 use transport::tcp::Segment;
 
@@ -53,7 +53,6 @@ pub(crate) struct World {
     /// Modifies frames before they are delivered.
     pub(crate) tamper: Option<Tamper>,
     pub(crate) events: Vec<(Time, usize, Event)>,
-    pub(crate) arrivals: BTreeMap<u64, u64>,
 }
 
 /// Modifies a frame before it is delivered to a side; `None` drops it.
@@ -102,7 +101,6 @@ impl World {
             number: 0,
             tamper: None,
             events: Vec::new(),
-            arrivals: BTreeMap::new(),
             script: script.clone(),
         };
         for at in 0..script.acts.len() {
@@ -168,14 +166,14 @@ impl World {
                 self.progress(connection, to);
                 self.flush(connection);
             }
-            testnet::Event::Timer(message) => self.happen(message),
+            testnet::Event::Timer(message) => self.on_timer(message),
             testnet::Event::Arrival { .. } => {}
             testnet::Event::Deadline => self.on_wake(),
         }
         self.pump();
         match &self.server {
             Some(server) if server.session.is_closed() => self.acceptor.finish(self.number),
-            Some(server) if server.session.failed().is_some() => self.acceptor.forget(self.number),
+            Some(server) if server.session.failed().is_some() => self.acceptor.remove(self.number),
             _ => {}
         }
         true
@@ -218,7 +216,7 @@ impl World {
         if side == CLIENT { Some(&mut self.client) } else { self.server.as_mut() }
     }
 
-    fn happen(&mut self, message: Message) {
+    fn on_timer(&mut self, message: Message) {
         match message {
             Message::Act(at) => {
                 let act = self.script.acts[at].1;
@@ -255,8 +253,8 @@ impl World {
             Act::Reset(path) => {
                 let on_path = |at: &usize| self.connections[*at].path == path;
                 for at in self.live.iter().copied().filter(on_path).collect::<Vec<_>>() {
-                    self.broken(at, CLIENT);
-                    self.broken(at, SERVER);
+                    self.on_reset(at, CLIENT);
+                    self.on_reset(at, SERVER);
                 }
             }
             Act::Remove(path) => self.client.session.remove_path(now, PathId(path as u16)),
@@ -269,7 +267,7 @@ impl World {
             }
             Act::Abort(side) => {
                 if let Some(end) = self.end(side) {
-                    end.session.abort(now, mctcp::Reason::Aborted);
+                    end.session.abort(now, Reason::Aborted);
                 }
             }
             Act::Schedule(kind) => {
@@ -336,7 +334,7 @@ impl World {
         }
         let ended = self.connections[at].tcp[side].ended();
         if ended.is_some_and(|end| end != transport::tcp::End::Finished) {
-            self.broken(at, side);
+            self.on_reset(at, side);
         }
     }
 
@@ -392,12 +390,12 @@ impl World {
             }
             Owner::Subflow(subflow) => {
                 if let Some(end) = self.end(to) {
-                    end.hears(&frame);
+                    end.on_received(&frame);
                     end.session.on_frame(now, subflow, path_seq, frame);
                     end.check();
                 }
                 if self.server.as_ref().is_some_and(|server| server.session.is_confirmed()) {
-                    self.acceptor.confirm(self.number);
+                    self.acceptor.mark_confirmed(self.number);
                 }
             }
             Owner::Handshake | Owner::Closed | Owner::Reset => {}
@@ -407,13 +405,8 @@ impl World {
     fn verdicts(&mut self) {
         let now = self.now;
         while let Some(verdict) = self.acceptor.poll() {
-            let (Verdict::Send(id, _)
-            | Verdict::Open(id, ..)
-            | Verdict::Again(id, _)
-            | Verdict::Joined(id, _)
-            | Verdict::Close(id)) = &verdict;
-            let id = *id;
-            let owned = |at: &&usize| self.connections[**at].owners[SERVER] == Owner::Pending(id);
+            let owner = Owner::Pending(verdict.connection());
+            let owned = |at: &&usize| self.connections[**at].owners[SERVER] == owner;
             let Some(at) = self.live.iter().find(owned).copied() else { continue };
             match verdict {
                 Verdict::Send(_, frame) => {
@@ -428,12 +421,12 @@ impl World {
                     let session = Session::accept(now, own, &hello, &ack, key, proof);
                     let application = &self.script.applications[SERVER];
                     let mut server = End::new(SERVER, session, settings, application);
-                    server.hears(&Frame::Hello(hello.clone()));
-                    assert!(self.server.is_none(), "a second session {}", self.tell());
+                    server.on_received(&Frame::Hello(hello.clone()));
+                    assert!(self.server.is_none(), "a second session {}", self.describe());
                     self.server = Some(server);
                     self.connections[at].owners[SERVER] = Owner::Subflow(hello.subflow);
                 }
-                Verdict::Again(..) => self.again(at),
+                Verdict::RepeatedHello(..) => self.repeat_hello(at),
                 Verdict::Joined(_, join) => {
                     self.connections[at].owners[SERVER] = Owner::Subflow(join.subflow);
                     let server = self.server.as_mut().expect("a session is joined");
@@ -447,14 +440,14 @@ impl World {
     }
 
     /// Handles a repeated HELLO on another connection.
-    fn again(&mut self, at: usize) {
+    fn repeat_hello(&mut self, at: usize) {
         let now = self.now;
         let Owner::Subflow(subflow) = self.connections[at].owners[CLIENT] else {
             return self.close(at, SERVER, true);
         };
         self.connections[at].owners[SERVER] = Owner::Subflow(subflow);
         let server = self.server.as_mut().expect("HELLO came before");
-        if !server.session.attach_again(now, subflow) {
+        if !server.session.attach_repeated_hello(now, subflow) {
             self.close(at, SERVER, false);
         }
     }
@@ -477,7 +470,7 @@ impl World {
     }
 
     /// Handles a reset: the owner at an end loses its connection.
-    fn broken(&mut self, at: usize, to: usize) {
+    fn on_reset(&mut self, at: usize, to: usize) {
         let (now, path) = (self.now, self.connections[at].path);
         match self.connections[at].reset(to) {
             Owner::Pending(id) => self.acceptor.on_lost(now, id),
@@ -499,25 +492,51 @@ impl World {
         if side == CLIENT { Some(&self.client) } else { self.server.as_ref() }
     }
 
+    pub(crate) fn failure(&self, side: usize) -> Option<Reason> {
+        self.end_of(side).and_then(|end| end.session.failed())
+    }
+
+    /// Whether both ends have closed and read all data of the other.
+    pub(crate) fn is_complete(&self) -> bool {
+        [CLIENT, SERVER].into_iter().all(|side| {
+            let writes = self.script.applications[1 - side].writes;
+            let is_complete = |end: &End| end.done && end.read == writes && end.session.is_closed();
+            self.end_of(side).is_some_and(is_complete)
+        })
+    }
+
+    pub(crate) fn server_read(&self) -> u64 {
+        self.server.as_ref().map_or(0, |server| server.read)
+    }
+
+    /// Maximum time between two reads of the server, in seconds.
+    pub(crate) fn max_read_gap_s(&self) -> f64 {
+        self.server.as_ref().map_or(0.0, |server| server.max_read_gap_s)
+    }
+
+    pub(crate) fn has_event(&self, side: usize, event: Event) -> bool {
+        self.events.iter().any(|(_, at, it)| (*at, *it) == (side, event))
+    }
+
     /// Connections that an end has not closed.
     pub(crate) fn open_connections(&self) -> Vec<String> {
-        let tell = |at: &usize| {
+        let describe = |at: &usize| {
             let connection = &self.connections[*at];
             format!("{at} on path {}: {:?}", connection.path, connection.owners)
         };
         let owned = |owner: &Owner| matches!(owner, Owner::Pending(_) | Owner::Subflow(_));
         let is_open = |at: &&usize| self.connections[**at].owners.iter().any(owned);
-        self.live.iter().filter(is_open).map(tell).collect()
+        self.live.iter().filter(is_open).map(describe).collect()
     }
 
     /// Current state, for messages.
-    pub(crate) fn tell(&self) -> String {
-        let server = self.server.as_ref().map(End::tell);
+    pub(crate) fn describe(&self) -> String {
+        let server = self.server.as_ref().map(End::describe);
         let events = &self.events[self.events.len().saturating_sub(12)..];
         format!(
             "at {}\nclient {}\nserver {}\nlately {events:?}",
             self.now,
-            self.client.tell(),
+            self.client.describe(),
             server.unwrap_or_default(),
         )
     }

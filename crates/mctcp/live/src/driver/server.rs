@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     /// It proved that it belongs to the session.
     Joined(Join),
     /// It repeats the session's HELLO.
-    Again(SubflowId),
+    RepeatedHello(SubflowId),
 }
 
 /// State of a server's driver.
@@ -68,7 +68,7 @@ impl Server {
     /// Reports that the client has received `HELLO_ACK`.
     pub(super) fn confirm(&mut self) {
         if !std::mem::replace(&mut self.is_confirmed, true) {
-            self.hub.confirm(self.session);
+            self.hub.mark_confirmed(self.session);
         }
     }
 
@@ -76,7 +76,7 @@ impl Server {
     pub(super) fn prove(&mut self) {
         self.proven = self.unproven.take();
         if self.proven.is_some() {
-            self.hub.prove(self.session);
+            self.hub.mark_proven(self.session);
         }
     }
 
@@ -97,7 +97,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.hub.forget(self.session);
+            self.hub.remove(self.session);
         }
     }
 }
@@ -110,7 +110,7 @@ impl Driver {
             let Poll::Ready(Some(arrival)) = server.arrivals.poll_recv(cx) else { return };
             let (id, wanted) = match arrival.kind {
                 Kind::Joined(join) => (join.subflow, state.session.attach(now, &join)),
-                Kind::Again(id) => (id, state.session.attach_again(now, id)),
+                Kind::RepeatedHello(id) => (id, state.session.attach_repeated_hello(now, id)),
             };
             if wanted {
                 let Arrival { wire, decoder, queue, .. } = arrival;

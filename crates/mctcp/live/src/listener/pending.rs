@@ -103,8 +103,8 @@ async fn handshake(
                 hub.begin(&hello, &ack, key, subflow);
                 return Some(Outcome::Session);
             }
-            Step::Verdict(Verdict::Again(_, session)) => {
-                let kind = Kind::Again(pending.named);
+            Step::Verdict(Verdict::RepeatedHello(_, session)) => {
+                let kind = Kind::RepeatedHello(pending.named);
                 return pending.hand_over(hub, session, kind);
             }
             Step::Verdict(Verdict::Joined(_, join)) => {

@@ -161,14 +161,10 @@ impl Streams {
 
     fn apply_verdicts(&mut self, net: &mut Net) {
         while let Some(verdict) = self.pending.poll() {
-            let (Verdict::Send(id, _)
-            | Verdict::Open(id, ..)
-            | Verdict::Again(id, _)
-            | Verdict::Joined(id, _)
-            | Verdict::Close(id)) = &verdict;
-            let Some(at) = self.doubtful.get(id).copied() else { continue };
+            let id = verdict.connection();
+            let Some(at) = self.doubtful.get(&id).copied() else { continue };
             if !matches!(verdict, Verdict::Send(..)) {
-                self.doubtful.remove(id);
+                self.doubtful.remove(&id);
                 if let Some(subflow) = self.subflows.get_mut(at) {
                     subflow.doubtful = None;
                 }
@@ -196,9 +192,9 @@ impl Streams {
                 stream.ends[1].up = true;
                 Some(hello.subflow)
             }
-            Verdict::Again(..) => {
+            Verdict::RepeatedHello(..) => {
                 let again = |id: &SubflowId| {
-                    session.as_mut().is_some_and(|session| session.attach_again(now, *id))
+                    session.as_mut().is_some_and(|session| session.attach_repeated_hello(now, *id))
                 };
                 subflow.greeted.filter(again)
             }

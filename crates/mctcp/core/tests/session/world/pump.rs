@@ -21,7 +21,6 @@ impl World {
             assert!(rounds < 10_000, "both ends spin at {}", self.now);
         }
         if let Some(server) = &mut self.server {
-            self.arrivals.insert(self.now.as_nanos() / 100_000_000, server.read);
             server.check();
         }
         self.client.check();
@@ -29,7 +28,7 @@ impl World {
 
     fn pump_end(&mut self, side: usize) -> bool {
         let now = self.now;
-        self.tell_room(side);
+        self.report_room(side);
         let Some(end) = self.end(side) else { return false };
         let mut did = end.act(now);
         let mut outputs = 0;
@@ -37,18 +36,18 @@ impl World {
             did = true;
             outputs += 1;
             assert!(outputs < 100_000, "polls without end at {now}");
-            self.carry_out(side, output);
+            self.execute(side, output);
         }
         did
     }
 
-    fn carry_out(&mut self, side: usize, output: Output<Bytes>) {
+    fn execute(&mut self, side: usize, output: Output<Bytes>) {
         match output {
             Output::Connect(path) => self.open(usize::from(path.0)),
             Output::Abandon(path) => self.abandon(usize::from(path.0)),
             Output::Send { subflow, path_seq, frame } => {
                 if let Some(end) = self.end(side) {
-                    end.says(subflow, &frame);
+                    end.on_sent(subflow, &frame);
                 }
                 if let Some(at) = self.connection(side, subflow) {
                     self.write(at, side, path_seq, frame);
@@ -84,7 +83,7 @@ impl World {
         self.live.iter().find(owned).copied()
     }
 
-    fn tell_room(&mut self, side: usize) {
+    fn report_room(&mut self, side: usize) {
         let now = self.now;
         let (low, socket) = (self.script.low_water, self.script.socket);
         for at in self.live.iter().copied().collect::<Vec<_>>() {
