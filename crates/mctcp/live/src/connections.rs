@@ -31,9 +31,9 @@ impl Connections {
 
     /// Starts to connect. The table stays locked, so that a listener that accepts the connection at
     /// once finds it in the table.
-    fn begin(&self, socket: &OwnedFd, remote: SocketAddr) -> io::Result<Registered> {
+    fn connect(&self, socket: &OwnedFd, remote: SocketAddr) -> io::Result<Registered> {
         let mut table = self.lock();
-        start(socket, remote)?;
+        start_connecting(socket, remote)?;
         let local = rustix::net::getsockname(socket)?;
         let pair = (canonical(SocketAddr::try_from(local)?), canonical(remote));
         if pair.0 == pair.1 {
@@ -75,9 +75,9 @@ pub async fn connect(
 ) -> io::Result<(TcpStream, Option<Registered>)> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     let registered = if let Some(table) = table {
-        Some(table.begin(&socket, remote)?)
+        Some(table.connect(&socket, remote)?)
     } else {
-        start(&socket, remote)?;
+        start_connecting(&socket, remote)?;
         None
     };
     let stream = TcpStream::from_std(socket.into())?;
@@ -88,7 +88,7 @@ pub async fn connect(
     }
 }
 
-fn start(socket: &OwnedFd, remote: SocketAddr) -> io::Result<()> {
+fn start_connecting(socket: &OwnedFd, remote: SocketAddr) -> io::Result<()> {
     match rustix::net::connect(socket, &remote) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
         Err(error) => Err(error.into()),
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn recognises_own_connections_while_they_are_open() {
+    async fn contains_own_connections_while_they_are_open() {
         for at in ["127.0.0.1:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(at).await else { continue };
             let port = listener.local_addr().unwrap().port();

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn are_short_when_all_usable_numbers_are_taken() {
+    fn are_short_when_all_usable_descriptors_are_open() {
         let (file, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(Descriptors { usable: 0 }.are_short(&file));
         assert!(!Descriptors { usable: 1 << 20 }.are_short(&file));

@@ -153,19 +153,19 @@ mod tests {
     use super::*;
 
     /// Wakes a thread.
-    struct Bell(Thread);
+    struct ThreadWaker(Thread);
 
-    impl Wake for Bell {
+    impl Wake for ThreadWaker {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
 
     /// Repeats the call until it returns a result.
-    fn wait<T>(mut ask: impl FnMut(&Waker) -> Option<T>) -> T {
-        let waker = Waker::from(Arc::new(Bell(std::thread::current())));
+    fn wait<T>(mut poll: impl FnMut(&Waker) -> Option<T>) -> T {
+        let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
         for _ in 0..100 {
-            if let Some(there) = ask(&waker) {
+            if let Some(there) = poll(&waker) {
                 return there;
             }
             std::thread::park_timeout(Duration::from_millis(100));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_a_runtime_has_both_ends() {
+    fn transfers_without_a_runtime_on_the_calling_thread() {
         let runtime = Runtime::start("sessions", 1).unwrap();
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at: SocketAddr = socket.local_addr().unwrap();

@@ -1,8 +1,8 @@
 //! The task that owns a session's sockets.
 //!
-//! One turn: read the sockets, notify the session, execute its outputs, write. The session
-//! is locked only while it is called, so that the application's reads and writes do not wait
-//! for the kernel.
+//! One turn reads the sockets, passes the events to the session, executes its outputs and writes.
+//! The session is locked only while it is called, so that the application's reads and writes do not
+//! wait for the kernel.
 
 mod client;
 mod server;
@@ -17,19 +17,19 @@ use mctcp::session::{Event, Output};
 use mctcp::{Reason, SubflowId};
 use tokio::time::Sleep;
 
-use crate::clock;
 use crate::config::Config;
 use crate::error::Error;
-use crate::shared::{Over, Shared, State};
+use crate::shared::{Ended, Shared, State};
 use crate::subflow::{Inbound, Subflow};
+use crate::system;
 
 pub(crate) use client::Client;
 pub(crate) use server::{Arrival, Kind, Server};
 
 /// Maximum number of consecutive turns before other tasks run.
-const TURNS: usize = 16;
+const MAX_TURNS: usize = 16;
 /// Maximum number of bytes read from one subflow before the others.
-const BUDGET: usize = 256 << 10;
+const MAX_READ_BYTES: usize = 256 << 10;
 
 /// State specific to client or server.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct Driver {
     wakers: Vec<Waker>,
     has_progress: bool,
     /// There are new connections that were not polled yet.
-    has_fresh: bool,
+    has_new_connections: bool,
     timer: Pin<Box<Sleep>>,
     /// Time for which the timer is set, if it is.
     armed: Option<Time>,
@@ -69,19 +69,19 @@ impl Driver {
             changed: Vec::new(),
             wakers: Vec::new(),
             has_progress: false,
-            has_fresh: false,
+            has_new_connections: false,
             timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
             armed: None,
         }
     }
 
-    /// Adds a subflow that the session knows.
+    /// Adds the connection of a subflow of the session.
     pub(crate) fn add(&mut self, state: &mut State, subflow: Subflow) {
         let room = Bytes::new(subflow.room());
-        state.session.set_room(clock::now(), subflow.id, room);
+        state.session.set_room(system::now(), subflow.id, room);
         state.addresses.insert(subflow.id, (subflow.local, subflow.remote));
         self.subflows.push(subflow);
-        self.has_fresh = true;
+        self.has_new_connections = true;
     }
 
     /// Spawns the driver's task.
@@ -98,18 +98,18 @@ impl Driver {
     }
 
     fn is_done(&self) -> bool {
-        self.subflows.is_empty() && self.shared.lock().over.is_some()
+        self.subflows.is_empty() && self.shared.lock().ended.is_some()
     }
 
     /// Runs one turn. Returns whether another one may find work.
     fn turn(&mut self, cx: &mut Context<'_>) -> bool {
         let mut again = false;
         for subflow in &mut self.subflows {
-            again |= subflow.poll_receive(cx, BUDGET, &mut self.inbox);
+            again |= subflow.poll_receive(cx, MAX_READ_BYTES, &mut self.inbox);
         }
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        self.has_fresh = false;
+        self.has_new_connections = false;
         self.run_session(cx, &mut state);
         let has_more = state.session.unsent().is_positive();
         drop(state);
@@ -119,14 +119,14 @@ impl Driver {
         }
         // Without unsent data, changed room is reported later.
         let has_room = self.send(cx);
-        again || self.has_fresh || !self.inbox.is_empty() || (has_room && has_more)
+        again || self.has_new_connections || !self.inbox.is_empty() || (has_room && has_more)
     }
 
-    /// Notifies the session and executes its outputs.
+    /// Passes events to the session and executes its outputs.
     fn run_session(&mut self, cx: &mut Context<'_>, state: &mut State) {
-        let now = clock::now();
+        let now = system::now();
         match &mut self.role {
-            Role::Client(_) => self.take_dialled(cx, state, now),
+            Role::Client(_) => self.take_connected(cx, state, now),
             Role::Server(_) => self.take_arrivals(cx, state, now),
         }
         for (id, room) in self.changed.drain(..) {
@@ -134,17 +134,17 @@ impl Driver {
         }
         let mut inbox = std::mem::take(&mut self.inbox);
         for (id, inbound) in inbox.drain(..) {
-            self.take(state, now, id, inbound);
+            self.on_inbound(state, now, id, inbound);
         }
         self.inbox = inbox;
         if state.session.next_wake().is_some_and(|at| at <= now) {
             state.session.on_wake(now);
         }
         while let Some(output) = state.session.poll() {
-            self.carry_out(state, now, output);
+            self.execute(state, now, output);
         }
         self.drain_dropped_stream(state, now);
-        if state.over.is_some() {
+        if state.ended.is_some() {
             self.end(state);
         }
         match &mut state.driver {
@@ -154,17 +154,17 @@ impl Driver {
     }
 
     /// Processes an event of a subflow.
-    fn take(&mut self, state: &mut State, now: Time, id: SubflowId, inbound: Inbound) {
+    fn on_inbound(&mut self, state: &mut State, now: Time, id: SubflowId, inbound: Inbound) {
         if let Role::Client(client) = &mut self.role {
             let others = self.subflows.len() > 1 || client.has_untried(state);
-            if !client.judge(state, now, id, &inbound, others) {
+            if !client.inspect(state, now, id, &inbound, others) {
                 return;
             }
         }
         let is_proof = matches!(inbound, Inbound::Frame(_, mctcp::Frame::Proof(_)));
         match inbound {
             Inbound::Frame(path_seq, frame) => state.session.on_frame(now, id, path_seq, frame),
-            Inbound::Wrong(error) => state.session.on_error(now, id, &error),
+            Inbound::Violation(error) => state.session.on_error(now, id, &error),
             Inbound::Ended(end) => state.session.on_end(now, id, end),
         }
         if let Role::Server(server) = &mut self.role {
@@ -177,7 +177,7 @@ impl Driver {
         }
     }
 
-    fn carry_out(&mut self, state: &mut State, now: Time, output: Output<bytes::Bytes>) {
+    fn execute(&mut self, state: &mut State, now: Time, output: Output<bytes::Bytes>) {
         match output {
             Output::Send { subflow, path_seq, frame } => {
                 if let Some(subflow) = self.subflow(subflow) {
@@ -200,7 +200,7 @@ impl Driver {
             Output::Connect(path) => {
                 if let Role::Client(client) = &mut self.role {
                     client.connect(state, path, &self.config);
-                    self.has_fresh = true;
+                    self.has_new_connections = true;
                 }
             }
             Output::Abandon(path) => {
@@ -225,7 +225,7 @@ impl Driver {
             Event::Readable => self.wakers.extend(state.reader.take()),
             Event::Writable => self.wakers.extend(state.writer.take()),
             Event::Closed => {
-                state.end(Over::Closed);
+                state.end(Ended::Closed);
                 if let Role::Server(server) = &mut self.role {
                     server.finish();
                 }
@@ -235,7 +235,7 @@ impl Driver {
                     Role::Client(client) => client.failure(state, reason, by_peer),
                     Role::Server(_) => Error::Ended { reason, by_peer },
                 };
-                state.end(Over::Failed(error));
+                state.end(Ended::Failed(error));
             }
             Event::AddressAdded(_, address) => {
                 if self.config.follow && matches!(self.role, Role::Client(_)) {
@@ -254,13 +254,13 @@ impl Driver {
     fn drain_dropped_stream(&mut self, state: &mut State, now: Time) {
         let delivered = state.is_delivered();
         self.has_progress |= delivered;
-        let Some(dropped) = state.dropped else { return };
-        // If the peer has finished as well, the session closes anyway.
-        let useless = delivered && !state.session.is_done();
-        if state.over.is_none() && (useless || now >= dropped + self.config.linger) {
+        let Some(dropped) = state.dropped_at else { return };
+        // If the peer has finished too, the session closes without an abort.
+        let is_unused = delivered && !state.session.is_done();
+        if state.ended.is_none() && (is_unused || now >= dropped + self.config.linger) {
             state.session.abort(now, Reason::Aborted);
             while let Some(output) = state.session.poll() {
-                self.carry_out(state, now, output);
+                self.execute(state, now, output);
             }
         }
     }
@@ -281,9 +281,10 @@ impl Driver {
         }
     }
 
-    /// Writes queued data and closes subflows. Returns whether any has more room than before.
+    /// Writes queued data and closes subflows. Returns whether the room of any has changed to more
+    /// than 0.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
-        let now = clock::now();
+        let now = system::now();
         let before = self.changed.len();
         for subflow in &mut self.subflows {
             match subflow.poll_send(cx) {
@@ -298,11 +299,10 @@ impl Driver {
 
     /// Sets the timer for the earliest deadline.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
-        let deadline = self.deadline();
-        let Some(deadline) = deadline else { return false };
-        // An early timer is cheaper than setting it repeatedly.
+        let Some(deadline) = self.deadline() else { return false };
+        // The timer is only set earlier: an early expiry is cheaper than setting it at each turn.
         if self.armed.is_none_or(|armed| deadline < armed) {
-            self.timer.as_mut().reset(clock::instant(deadline));
+            self.timer.as_mut().reset(system::instant(deadline));
             self.armed = Some(deadline);
         }
         if self.timer.as_mut().poll(cx).is_ready() {
@@ -314,10 +314,10 @@ impl Driver {
 
     fn deadline(&self) -> Option<Time> {
         let state = self.shared.lock();
-        let linger = state.dropped.map(|at| at + self.config.linger);
+        let linger = state.dropped_at.map(|at| at + self.config.linger);
         let own = [state.session.next_wake(), linger]
             .into_iter()
-            .filter(|_| state.over.is_none())
+            .filter(|_| state.ended.is_none())
             .flatten();
         own.chain(self.subflows.iter().filter_map(Subflow::deadline)).min()
     }
@@ -331,7 +331,7 @@ impl Future for Task {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut driver = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..TURNS {
+        for _ in 0..MAX_TURNS {
             let again = driver.turn(cx);
             if driver.is_done() {
                 return Poll::Ready(());
@@ -348,7 +348,7 @@ impl Future for Task {
 impl Drop for Driver {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.end(Over::Failed(Error::Gone));
+        state.end(Ended::Failed(Error::Gone));
         self.wakers.extend(state.wakers());
         drop(state);
         self.has_progress = true;

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Reason why there is no session, or why it ended.
+/// Reason for which a session was not opened, or ended.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,7 +26,7 @@ pub enum Error {
     #[error("cannot connect: {0}")]
     Connect(Arc<io::Error>),
     /// The peer uses another protocol: it is an ordinary service, reachable over plain TCP.
-    #[error("the peer does not speak MCTCP: it answered in another protocol")]
+    #[error("the peer does not support MCTCP: it answered in another protocol")]
     NotMctcp,
     /// The peer accepted a connection but did not answer HELLO in time.
     #[error("timeout: the peer accepted the connection but did not answer HELLO")]

@@ -13,7 +13,6 @@
 //! | `stream`, `shared` | the interface for applications, and the state shared with the driver |
 #![forbid(unsafe_code)]
 
-mod clock;
 mod config;
 mod connections;
 pub mod descriptors;
@@ -22,14 +21,12 @@ mod driver;
 mod encryption;
 mod error;
 mod listener;
-mod memory;
-mod observer;
 mod queue;
-mod random;
 mod shared;
 mod socket;
 mod stream;
 mod subflow;
+mod system;
 
 pub use config::{Config, Dial, Further, ListenerConfig, PathSpec};
 pub use connections::{Connections, Registered, connect as connect_socket};
@@ -37,5 +34,4 @@ pub use detached::{Connecting, Runtime};
 pub use encryption::{Encrypted, EncryptedStream, Encryption, Handshake};
 pub use error::{Error, Result};
 pub use listener::{Accepted, ListenerStatistics, MctcpListener, Plain};
-pub use observer::Observer;
-pub use stream::{MctcpStream, SubflowInfo};
+pub use stream::{MctcpStream, Observer, SubflowInfo};

@@ -18,26 +18,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use crate::clock;
 use crate::config::{Config, ListenerConfig};
-use crate::descriptors::Descriptors;
+use crate::descriptors::{CHECK_INTERVAL, Descriptors};
 use crate::driver::{Arrival, Driver, Role, Server};
 use crate::error::{Error, Result};
-use crate::random;
 use crate::shared::Shared;
 use crate::socket;
 use crate::stream::MctcpStream;
 use crate::subflow::Subflow;
+use crate::system;
 
-/// Max clients that are ready but not yet accepted by the application, in addition to
-/// the max sessions.
-const MAX_PLAIN: usize = 256;
-/// Maximum delay until a connection without a place tries again.
+/// Maximum number of clients queued for the application, in addition to the maximum of sessions.
+const MAX_EXTRA_CLIENTS: usize = 256;
+/// Maximum delay until a queued connection is offered to the acceptor again.
 const RETRY_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// Maximum number of subflows queued for their session's driver.
-const ARRIVALS: usize = 8;
-/// Delay before a retry if no descriptor is free.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+const MAX_QUEUED_SUBFLOWS: usize = 8;
 
 /// A new client.
 #[derive(Debug)]
@@ -66,13 +62,13 @@ pub struct ListenerStatistics {
     pub refused: u64,
     /// Connections of other protocols.
     pub plain: u64,
-    /// Connections without result: silent, invalid, or with a rejected session or join.
+    /// Connections that were closed without a session: silent, invalid or refused.
     pub failed: u64,
-    /// Opened sessions.
+    /// Sessions opened by a HELLO.
     pub sessions: u64,
     /// Further subflows of sessions.
     pub joins: u64,
-    /// Sessions without a valid proof, or not accepted by the application in time.
+    /// Clients dropped because the queue for the application was full.
     pub dropped: u64,
 }
 
@@ -102,19 +98,18 @@ impl MctcpListener {
     /// # Errors
     /// [`Error::Connect`] if one of them cannot be used, [`Error::NoPath`] if there are none.
     pub fn with(sockets: Vec<std::net::TcpListener>, config: ListenerConfig) -> Result<Self> {
-        let wrong = |error: io::Error| Error::Connect(Arc::new(error));
+        let failed = |error: io::Error| Error::Connect(Arc::new(error));
         if sockets.is_empty() {
             return Err(Error::NoPath);
         }
         let mut listeners = Vec::new();
         for socket in sockets {
-            socket::prepare(&socket, &config.session).map_err(wrong)?;
-            socket.set_nonblocking(true).map_err(wrong)?;
-            listeners.push(TcpListener::from_std(socket).map_err(wrong)?);
+            socket::prepare(&socket, &config.session).map_err(failed)?;
+            socket.set_nonblocking(true).map_err(failed)?;
+            listeners.push(TcpListener::from_std(socket).map_err(failed)?);
         }
-        let at = |listener: &TcpListener| listener.local_addr();
-        let addresses: Vec<_> = listeners.iter().filter_map(|l| at(l).ok()).collect();
-        let ready = config.limits.sessions.saturating_add(MAX_PLAIN);
+        let addresses: Vec<_> = listeners.iter().filter_map(|it| it.local_addr().ok()).collect();
+        let ready = config.limits.sessions.saturating_add(MAX_EXTRA_CLIENTS);
         let (sender, accepted) = mpsc::channel(ready.min(tokio::sync::Semaphore::MAX_PERMITS));
         let hub = Arc::new(Hub::new(config, &addresses, sender));
         let mut tasks = JoinSet::new();
@@ -148,7 +143,7 @@ impl MctcpListener {
     }
 }
 
-/// Whether a connection has a place in the queue.
+/// Result of queueing a connection; its number in the queue.
 enum Enqueued {
     Yes(u64),
     Full,
@@ -163,14 +158,14 @@ pub(crate) struct Hub {
     session: Arc<Config>,
     advertised: Vec<SocketAddr>,
     accepted: mpsc::Sender<Accepted>,
-    /// A connection has left the acceptor's table, or the queue for it.
+    /// A connection has left the acceptor's table.
     freed: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     acceptor: Acceptor,
-    /// Connections queued for a place in the acceptor's table.
+    /// Connections above the limits of the acceptor.
     queued: Quota<u64>,
     /// Handshakes in progress.
     pending: BTreeMap<ConnectionId, mpsc::UnboundedSender<Verdict>>,
@@ -190,7 +185,7 @@ impl Hub {
         // The session announces its credit in HELLO_ACK.
         let credit = settings.receive_buffer.count();
         let psk = session.psk.as_deref().map(Box::from);
-        let acceptor = Acceptor::new(config.limits.clone(), grants, credit, psk, random::seed());
+        let acceptor = Acceptor::new(config.limits.clone(), grants, credit, psk, system::seed());
         let specific = addresses.iter().copied().filter(|address| !address.ip().is_unspecified());
         let advertised = config.advertise.clone().unwrap_or_else(|| specific.collect());
         let statistics = ListenerStatistics::default();
@@ -228,13 +223,13 @@ impl Hub {
             match accepted {
                 Ok((stream, peer)) => self.admit(&mut pending, stream, peer.ip()).await,
                 // The peer has closed the connection, or no descriptor is free.
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(_) => tokio::time::sleep(CHECK_INTERVAL).await,
             }
         }
     }
 
-    /// Begins a handshake, or queues the connection until there is a place. While the queue is
-    /// full, this waits, and further connections wait in the listener's backlog.
+    /// Begins a handshake, or queues a connection above the limits. While the queue is full, this
+    /// waits, and further connections wait in the listener's backlog.
     async fn admit(self: &Arc<Self>, pending: &mut JoinSet<()>, stream: TcpStream, source: IpAddr) {
         self.lock().statistics.connections += 1;
         if let Some((id, verdicts)) = self.open(source) {
@@ -245,7 +240,7 @@ impl Hub {
             let freed = self.freed.notified();
             match self.enqueue(source) {
                 Enqueued::Yes(number) => break number,
-                // Other sources must not wait because of this one.
+                // Closes the connection: waiting would delay other sources.
                 Enqueued::SourceFull => return,
                 Enqueued::Full => {
                     let _ = tokio::time::timeout(RETRY_INTERVAL, freed).await;
@@ -284,7 +279,7 @@ impl Hub {
 
     fn open(&self, source: IpAddr) -> Option<(ConnectionId, mpsc::UnboundedReceiver<Verdict>)> {
         let mut state = self.lock();
-        let id = state.acceptor.open(clock::now(), source);
+        let id = state.acceptor.open(system::now(), source);
         let opened = id.map(|id| {
             // Unbounded, because a connection gets only a few verdicts.
             let (sender, verdicts) = mpsc::unbounded_channel();
@@ -297,15 +292,15 @@ impl Hub {
 
     fn on_frame(&self, id: ConnectionId, frame: Frame<Bytes>, exported: Option<&[u8]>) {
         let mut state = self.lock();
-        state.acceptor.on_frame(clock::now(), id, frame, exported);
+        state.acceptor.on_frame(system::now(), id, frame, exported);
         state.deliver();
     }
 
-    /// A connection has been closed or assigned to a session.
+    /// Removes a connection that was closed or assigned to a session.
     fn leave(&self, id: ConnectionId, count: impl FnOnce(&mut ListenerStatistics)) {
         let mut state = self.lock();
         state.pending.remove(&id);
-        state.acceptor.on_lost(clock::now(), id);
+        state.acceptor.on_lost(system::now(), id);
         count(&mut state.statistics);
         state.deliver();
         drop(state);
@@ -333,7 +328,7 @@ impl Hub {
         state.deliver();
     }
 
-    /// The session has closed. The acceptor answers a client that missed it.
+    /// Records that the session has closed without error.
     pub(crate) fn finish(&self, session: u64) {
         let mut state = self.lock();
         state.sessions.remove(&session);
@@ -352,14 +347,14 @@ impl Hub {
     fn begin(self: &Arc<Self>, hello: &Hello, ack: &HelloAck, key: SessionKey, subflow: Subflow) {
         let number = ack.session;
         let proof = self.session.psk.is_some();
-        let now = clock::now();
+        let now = system::now();
         let settings = self.session.settings.clone();
         let mut session = Session::accept(now, settings, hello, ack, key, proof);
         let others = self.advertised.iter().filter(|address| Some(**address) != subflow.local);
         for (id, address) in (0..=u8::MAX).zip(others) {
             session.advertise(now, id, *address);
         }
-        let (sender, arrivals) = mpsc::channel(ARRIVALS);
+        let (sender, arrivals) = mpsc::channel(MAX_QUEUED_SUBFLOWS);
         self.lock().sessions.insert(number, sender);
         let shared = Arc::new(Shared::new(session));
         shared.lock().is_connected = true;

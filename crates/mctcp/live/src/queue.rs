@@ -7,12 +7,12 @@ use bytes::{Buf, Bytes};
 use mctcp::Frame;
 
 /// Maximum number of slices per write.
-const SLICES: usize = 64;
+const MAX_SLICES: usize = 64;
 
-/// A queued frame: the remaining bytes of header and body, and of the payload.
+/// A queued frame: the number of unwritten bytes before the payload, and the unwritten payload.
 #[derive(Debug)]
 struct Entry {
-    head: usize,
+    header: usize,
     payload: Bytes,
 }
 
@@ -20,7 +20,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// Concatenated headers of all entries, including those that were written.
-    heads: Vec<u8>,
+    headers: Vec<u8>,
     /// Offset of the unwritten part of the first entry's header.
     at: usize,
     entries: VecDeque<Entry>,
@@ -33,34 +33,34 @@ impl Queue {
 
     /// Queues bytes before the first frame.
     pub(crate) fn push_raw(&mut self, bytes: &[u8]) {
-        self.heads.extend_from_slice(bytes);
-        self.entries.push_back(Entry { head: bytes.len(), payload: Bytes::new() });
+        self.headers.extend_from_slice(bytes);
+        self.entries.push_back(Entry { header: bytes.len(), payload: Bytes::new() });
     }
 
     /// Queues the next frame of the connection.
     pub(crate) fn push(&mut self, path_seq: u32, frame: Frame<Bytes>) {
-        let before = self.heads.len();
-        frame.encode_header(path_seq, &mut self.heads);
-        let head = self.heads.len() - before;
+        let before = self.headers.len();
+        frame.encode_header(path_seq, &mut self.headers);
+        let header = self.headers.len() - before;
         match frame {
-            Frame::Data { payload, .. } => self.entries.push_back(Entry { head, payload }),
+            Frame::Data { payload, .. } => self.entries.push_back(Entry { header, payload }),
             _ => match self.entries.back_mut() {
-                Some(last) if last.payload.is_empty() => last.head += head,
-                _ => self.entries.push_back(Entry { head, payload: Bytes::new() }),
+                Some(last) if last.payload.is_empty() => last.header += header,
+                _ => self.entries.push_back(Entry { header, payload: Bytes::new() }),
             },
         }
     }
 
     /// Fills `slices` with the next bytes to write; returns their number.
-    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> usize {
+    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_SLICES]) -> usize {
         let (mut count, mut at) = (0, self.at);
         for entry in &self.entries {
-            if count + 2 > SLICES {
+            if count + 2 > MAX_SLICES {
                 break;
             }
-            if entry.head > 0 {
-                slices[count] = IoSlice::new(&self.heads[at..at + entry.head]);
-                at += entry.head;
+            if entry.header > 0 {
+                slices[count] = IoSlice::new(&self.headers[at..at + entry.header]);
+                at += entry.header;
                 count += 1;
             }
             if !entry.payload.is_empty() {
@@ -77,7 +77,7 @@ impl Queue {
         mut write: impl FnMut(&[IoSlice<'_>]) -> Result<usize, E>,
     ) -> Result<(), E> {
         while !self.is_empty() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
+            let mut slices = [IoSlice::new(&[]); MAX_SLICES];
             let count = self.slices(&mut slices);
             let written = write(&slices[..count])?;
             self.advance(written);
@@ -88,23 +88,23 @@ impl Queue {
     fn advance(&mut self, mut count: usize) {
         while count > 0 {
             let Some(entry) = self.entries.front_mut() else { break };
-            let head = count.min(entry.head);
-            entry.head -= head;
-            self.at += head;
-            count -= head;
+            let header = count.min(entry.header);
+            entry.header -= header;
+            self.at += header;
+            count -= header;
             let payload = count.min(entry.payload.len());
             entry.payload.advance(payload);
             count -= payload;
-            if entry.head > 0 || !entry.payload.is_empty() {
+            if entry.header > 0 || !entry.payload.is_empty() {
                 break;
             }
             self.entries.pop_front();
         }
         if self.entries.is_empty() {
-            self.heads.clear();
+            self.headers.clear();
             self.at = 0;
         } else if self.at > 64 << 10 {
-            self.heads.drain(..self.at);
+            self.headers.drain(..self.at);
             self.at = 0;
         }
     }
@@ -116,17 +116,17 @@ mod tests {
 
     use super::*;
 
-    /// Writes the whole queue, at most `most` bytes at a time.
-    fn written(queue: &mut Queue, most: usize) -> Vec<u8> {
+    /// Writes the whole queue, at max_bytes `max_bytes` bytes at a time.
+    fn written(queue: &mut Queue, max_bytes: usize) -> Vec<u8> {
         let mut out = Vec::new();
         let done: Result<(), ()> = queue.write(|slices| {
-            let mut left = most;
+            let mut left = max_bytes;
             for slice in slices {
                 let part = left.min(slice.len());
                 out.extend_from_slice(&slice[..part]);
                 left -= part;
             }
-            Ok(most - left)
+            Ok(max_bytes - left)
         });
         done.unwrap();
         out
@@ -145,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn partial_writes_lose_nothing() {
+    fn partial_writes_preserve_all_bytes() {
         let whole = written(&mut filled(), usize::MAX);
         assert_eq!(whole.len(), 5 + 100 * (16 + 16 + 37));
-        for most in [1, 7, 16, 36, 1000] {
+        for max_bytes in [1, 7, 16, 36, 1000] {
             let mut queue = filled();
-            assert_eq!(written(&mut queue, most), whole, "{most} at a time");
+            assert_eq!(written(&mut queue, max_bytes), whole, "{max_bytes} at a time");
             assert!(queue.is_empty());
         }
     }

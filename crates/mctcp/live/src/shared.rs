@@ -11,10 +11,10 @@ use mctcp::session::Session;
 use mctcp::{PathId, SubflowId};
 use tokio::sync::Notify;
 
-use crate::clock;
 use crate::config::PathSpec;
 use crate::driver::Driver;
 use crate::error::Error;
+use crate::system;
 
 /// State that stream and driver share.
 #[derive(Debug)]
@@ -44,13 +44,13 @@ pub(crate) struct State {
     /// The application has ended its stream.
     pub(crate) is_finished: bool,
     /// Time at which the application dropped the stream.
-    pub(crate) dropped: Option<Time>,
-    pub(crate) over: Option<Over>,
+    pub(crate) dropped_at: Option<Time>,
+    pub(crate) ended: Option<Ended>,
 }
 
 /// How a session ended.
 #[derive(Clone, Debug)]
-pub(crate) enum Over {
+pub(crate) enum Ended {
     /// Both streams ended.
     Closed,
     Failed(Error),
@@ -70,8 +70,8 @@ impl Shared {
                 is_connected: false,
                 is_established: false,
                 is_finished: false,
-                dropped: None,
-                over: None,
+                dropped_at: None,
+                ended: None,
             }),
             driver: OnceLock::new(),
             progress: Notify::new(),
@@ -133,13 +133,13 @@ impl State {
         self.next_path = self.next_path.wrapping_add(1);
         let priority = spec.priority;
         self.paths.insert(id, spec);
-        self.session.add_path(clock::now(), id, priority);
+        self.session.add_path(system::now(), id, priority);
         id
     }
 
     /// Ends the session for the application.
-    pub(crate) fn end(&mut self, over: Over) {
-        self.over.get_or_insert(over);
+    pub(crate) fn end(&mut self, ended: Ended) {
+        self.ended.get_or_insert(ended);
     }
 
     /// Whether all written data and the end of the stream were acknowledged.
@@ -149,8 +149,8 @@ impl State {
 
     /// The error that reads and writes return now, if any.
     pub(crate) fn failure(&self) -> Option<Error> {
-        match &self.over {
-            Some(Over::Failed(error)) => Some(error.clone()),
+        match &self.ended {
+            Some(Ended::Failed(error)) => Some(error.clone()),
             _ => None,
         }
     }

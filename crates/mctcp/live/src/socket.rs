@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn both_ends_of_a_subflow_are_paced() {
+    async fn paces_both_ends_of_a_subflow() {
         let config = Arc::new(Config::default());
         let listener = listen("127.0.0.1:0".parse().unwrap(), &config).unwrap();
         let path = PathSpec::from(listener.local_addr().unwrap());

@@ -3,24 +3,26 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use mctcp::frame::MAX_TARGET_BYTES;
-use mctcp::scheduler::SchedulerKind;
+use mctcp::pool::Pool;
 use mctcp::session::{Opening, Session, Statistics, SubflowStatus};
 use mctcp::{PathId, Reason, secret};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::clock;
 use crate::config::{Config, PathSpec};
 use crate::driver::{Client, Driver, Role};
 use crate::error::{Error, Result};
-use crate::memory::{self, PIECE};
-use crate::random;
-use crate::shared::{Over, Shared, State};
+use crate::shared::{Ended, Shared, State};
+use crate::system;
 
+/// Length of the pieces into which written data are split: the default payload of a frame.
+const PIECE_BYTES: usize = 16 << 10;
+/// Maximum number of unused buffers: 8 MiB.
+const MAX_UNUSED_BUFFERS: usize = 512;
 /// Maximum number of bytes per write.
 const MAX_WRITE_BYTES: usize = 64 << 10;
 
@@ -51,6 +53,27 @@ pub struct SubflowInfo {
     pub remote: Option<SocketAddr>,
 }
 
+/// Reads the state of a session while other code reads and writes its stream, and after its end.
+#[derive(Clone, Debug)]
+pub struct Observer(Arc<Shared>);
+
+impl Observer {
+    /// The current subflows.
+    pub fn subflows(&self) -> Vec<SubflowInfo> {
+        let state = self.0.lock();
+        let of = |status: SubflowStatus| {
+            let (local, remote) = state.addresses.get(&status.id).copied().unwrap_or_default();
+            SubflowInfo { status, local, remote }
+        };
+        state.session.subflows().map(of).collect()
+    }
+
+    /// Counters since the start.
+    pub fn stats(&self) -> Statistics {
+        self.0.lock().session.statistics()
+    }
+}
+
 impl MctcpStream {
     /// Opens a session with the listener at the remote addresses of `paths`, in which the first
     /// path is tried first. `target` is the target requested from the server; it may be empty.
@@ -71,7 +94,7 @@ impl MctcpStream {
             return Err(Error::Target { length: target.len() });
         }
         let opening = Opening {
-            seed: random::seed(),
+            seed: system::seed(),
             target: target.to_owned(),
             secret: config.psk.as_deref().map(|psk| secret::shared(Some(psk), None)),
             proof: config.psk.is_some(),
@@ -96,10 +119,6 @@ impl MctcpStream {
 
     pub(crate) fn new(shared: Arc<Shared>, target: String) -> Self {
         Self { shared, piece: Bytes::new(), target }
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
     }
 
     /// Waits until the handshake is complete.
@@ -129,6 +148,11 @@ impl MctcpStream {
         self.shared.reach(|state| reached(state, false)).await
     }
 
+    /// A handle that reads the state of the session.
+    pub fn observer(&self) -> Observer {
+        Observer(Arc::clone(&self.shared))
+    }
+
     /// The target that the client requested.
     pub fn target(&self) -> &str {
         &self.target
@@ -144,11 +168,6 @@ impl MctcpStream {
         self.observer().stats()
     }
 
-    /// Whether the handshake is complete.
-    pub fn is_established(&self) -> bool {
-        self.shared.lock().is_established
-    }
-
     /// Client: adds a path.
     pub fn add_path(&self, path: PathSpec) -> PathId {
         self.shared.change(|state| state.add_path(path))
@@ -157,19 +176,14 @@ impl MctcpStream {
     /// Client: stops using a path. Data on its subflow are delivered, or sent on another one.
     pub fn remove_path(&self, path: PathId) {
         self.shared.change(|state| {
-            state.session.remove_path(clock::now(), path);
+            state.session.remove_path(system::now(), path);
             state.paths.remove(&path);
         });
     }
 
     /// Client: opens connections on all paths now, even if there is little to send.
     pub fn join_now(&self) {
-        self.shared.change(|state| state.session.join_now(clock::now()));
-    }
-
-    /// Replaces the scheduler.
-    pub fn set_scheduler(&self, scheduler: SchedulerKind) {
-        self.shared.change(|state| state.session.set_scheduler(scheduler.build()));
+        self.shared.change(|state| state.session.join_now(system::now()));
     }
 
     /// Ends the session and returns written data without acknowledgement, in order, to send them
@@ -179,12 +193,18 @@ impl MctcpStream {
     }
 }
 
+/// The buffers for pieces of all streams of this process. Idle sessions hold none.
+pub(crate) fn pieces() -> &'static Pool {
+    static PIECES: OnceLock<Pool> = OnceLock::new();
+    PIECES.get_or_init(|| Pool::new(PIECE_BYTES, MAX_UNUSED_BUFFERS))
+}
+
 /// The result for a task that waits for progress of the session.
 fn reached(state: &State, is_there: bool) -> Option<Result<()>> {
-    match &state.over {
+    match &state.ended {
         _ if is_there => Some(Ok(())),
-        Some(Over::Failed(error)) => Some(Err(error.clone())),
-        Some(Over::Closed) => Some(Ok(())),
+        Some(Ended::Failed(error)) => Some(Err(error.clone())),
+        Some(Ended::Closed) => Some(Ok(())),
         None => None,
     }
 }
@@ -205,7 +225,7 @@ impl AsyncRead for MctcpStream {
             if buf.remaining() == 0 {
                 break state;
             }
-            match state.session.read(clock::now()) {
+            match state.session.read(system::now()) {
                 // The driver runs while the piece is copied.
                 Some(piece) => this.piece = piece,
                 None => break state,
@@ -243,10 +263,10 @@ impl AsyncWrite for MctcpStream {
         if let Some(error) = state.failure() {
             return Poll::Ready(Err(error.into()));
         }
-        if state.is_finished || state.over.is_some() {
+        if state.is_finished || state.ended.is_some() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let now = clock::now();
+        let now = system::now();
         let room = usize::try_from(state.session.writable().count()).unwrap_or(usize::MAX);
         let count = room.min(buf.len()).min(MAX_WRITE_BYTES);
         if count == 0 {
@@ -258,12 +278,12 @@ impl AsyncWrite for MctcpStream {
         drop(state);
         // There is one writer, so the room cannot shrink meanwhile.
         let copy = |part: &[u8]| {
-            let mut piece = memory::pieces().take(part.len());
+            let mut piece = pieces().take(part.len());
             piece.bytes_mut().copy_from_slice(part);
             piece.freeze()
         };
-        let mut pieces = [const { Bytes::new() }; MAX_WRITE_BYTES / PIECE];
-        let parts = buf[..count].chunks(PIECE);
+        let mut pieces = [const { Bytes::new() }; MAX_WRITE_BYTES / PIECE_BYTES];
+        let parts = buf[..count].chunks(PIECE_BYTES);
         pieces.iter_mut().zip(parts).for_each(|(piece, part)| *piece = copy(part));
         let mut state = self.shared.lock();
         for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
@@ -284,9 +304,9 @@ impl AsyncWrite for MctcpStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let failure = self.shared.change(|state| {
-            if state.over.is_none() && !state.is_finished {
+            if state.ended.is_none() && !state.is_finished {
                 state.is_finished = true;
-                state.session.finish(clock::now());
+                state.session.finish(system::now());
             }
             state.failure()
         });
@@ -297,8 +317,8 @@ impl AsyncWrite for MctcpStream {
 impl Drop for MctcpStream {
     fn drop(&mut self) {
         self.shared.change(|state| {
-            let now = clock::now();
-            state.dropped = Some(now);
+            let now = system::now();
+            state.dropped_at = Some(now);
             if !state.is_finished {
                 state.session.abort(now, Reason::Aborted);
             }

@@ -1,6 +1,6 @@
 //! One TCP connection of a session: reads and writes frames.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -16,16 +16,16 @@ use tokio::net::TcpStream;
 
 use crate::connections::Registered;
 use crate::encryption::EncryptedStream;
-use crate::memory;
 use crate::queue::Queue;
 use crate::socket;
+use crate::stream;
 
 /// Minimum and maximum of unsent data in a socket. These data cannot take another path; with too
 /// few, a fast path idles between two turns of the driver.
-const UNSENT: std::ops::RangeInclusive<u64> = (16 << 10)..=(256 << 10);
+const UNSENT_BYTES: std::ops::RangeInclusive<u64> = (16 << 10)..=(256 << 10);
 
 /// Maximum time for closing a connection.
-const LINGER: Span = Span::from_secs(3);
+const CLOSE_TIMEOUT: Span = Span::from_secs(3);
 
 /// A connection, encrypted or not.
 #[derive(Debug)]
@@ -39,6 +39,13 @@ impl Wire {
         match self {
             Self::Plain(stream) => stream,
             Self::Encrypted(stream) => stream.tcp(),
+        }
+    }
+
+    fn writer(&mut self) -> Pin<&mut (dyn AsyncWrite + Unpin)> {
+        match self {
+            Self::Plain(stream) => Pin::new(stream),
+            Self::Encrypted(stream) => Pin::new(&mut **stream),
         }
     }
 
@@ -82,39 +89,20 @@ impl Wire {
         Poll::Ready(Ok(count))
     }
 
-    fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Self::Encrypted(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-        }
-    }
-
-    /// Flushes all data to TCP.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Plain(_) => Poll::Ready(Ok(())),
-            Self::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
     /// Writes queued data as far as TCP accepts them.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         queue: &mut Queue,
     ) -> Poll<io::Result<()>> {
-        let written = queue.write(|slices| match self.poll_write(cx, slices) {
+        let written = queue.write(|slices| match self.writer().poll_write_vectored(cx, slices) {
             Poll::Ready(Ok(0)) => Err(Poll::Ready(Err(io::ErrorKind::WriteZero.into()))),
             Poll::Ready(Ok(count)) => Ok(count),
             Poll::Ready(Err(error)) => Err(Poll::Ready(Err(error))),
             Poll::Pending => Err(Poll::Pending),
         });
         match written {
-            Ok(()) => self.poll_flush(cx),
+            Ok(()) => self.writer().poll_flush(cx),
             Err(ended) => ended,
         }
     }
@@ -124,11 +112,11 @@ impl Wire {
         let mut bytes = [std::mem::MaybeUninit::uninit(); 4096];
         loop {
             let mut place = ReadBuf::uninit(&mut bytes);
-            let read = match self {
-                Self::Plain(stream) => Pin::new(stream).poll_read(cx, &mut place),
-                Self::Encrypted(stream) => Pin::new(stream).poll_read(cx, &mut place),
+            let reader: Pin<&mut (dyn AsyncRead + Unpin)> = match self {
+                Self::Plain(stream) => Pin::new(stream),
+                Self::Encrypted(stream) => Pin::new(&mut **stream),
             };
-            match read {
+            match reader.poll_read(cx, &mut place) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(())) if !place.filled().is_empty() => {}
                 Poll::Ready(_) => return Poll::Ready(()),
@@ -137,10 +125,7 @@ impl Wire {
     }
 
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        self.writer().poll_shutdown(cx)
     }
 }
 
@@ -148,8 +133,7 @@ impl Wire {
 #[derive(Debug)]
 pub(crate) enum Inbound {
     Frame(u32, Frame<Bytes>),
-    /// A protocol violation.
-    Wrong(mctcp::Error),
+    Violation(mctcp::Error),
     Ended(End),
 }
 
@@ -158,14 +142,14 @@ pub(crate) enum Inbound {
 enum Closing {
     No,
     /// Requested: when the queue is empty, or at this time at the latest.
-    Asked(Time),
+    Requested(Time),
     /// This end has sent FIN and drops received bytes: closing a socket with unread data resets the
     /// connection, and the peer would lose data that it has not read yet.
     Lingering(Time),
     Done,
 }
 
-/// A subflow in its driver.
+/// The connection of a subflow, owned by the driver.
 #[derive(Debug)]
 pub(crate) struct Subflow {
     pub(crate) id: SubflowId,
@@ -179,10 +163,10 @@ pub(crate) struct Subflow {
     /// Maximum of unsent data in the socket.
     unsent: u64,
     /// Whether any bytes were received.
-    pub(crate) is_heard: bool,
+    pub(crate) has_received: bool,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
-    /// Keeps the connection in the table of own connections.
+    /// Entry in [`Config::connections`](crate::Config::connections).
     pub(crate) registered: Option<Registered>,
 }
 
@@ -196,7 +180,7 @@ impl Subflow {
 
     /// A connection with a started handshake.
     pub(crate) fn adopt(id: SubflowId, wire: Wire, mut decoder: Decoder, queue: Queue) -> Self {
-        decoder.set_pool(memory::pieces().clone());
+        decoder.set_pool(stream::pieces().clone());
         let (local, remote) = (wire.tcp().local_addr().ok(), wire.tcp().peer_addr().ok());
         let mut this = Self {
             id,
@@ -207,12 +191,12 @@ impl Subflow {
             is_reading: true,
             closing: Closing::No,
             unsent: 0,
-            is_heard: false,
+            has_received: false,
             local,
             remote,
             registered: None,
         };
-        this.limit_unsent(*UNSENT.start());
+        this.limit_unsent(*UNSENT_BYTES.start());
         this
     }
 
@@ -226,18 +210,18 @@ impl Subflow {
     /// Reads TCP's state, and adapts the limit of unsent data to the congestion window.
     pub(crate) fn inspect(&mut self) -> Option<PathInfo> {
         let info = socket::path_info(self.wire.tcp())?;
-        let wanted = (info.cwnd.count() / 4).clamp(*UNSENT.start(), *UNSENT.end());
+        let wanted = (info.cwnd.count() / 4).clamp(*UNSENT_BYTES.start(), *UNSENT_BYTES.end());
         if wanted.abs_diff(self.unsent) > self.unsent / 4 {
             self.limit_unsent(wanted);
         }
         Some(info)
     }
 
-    /// Number of bytes that the socket accepts in any case: the socket becomes writable again once
-    /// it is half empty.
+    /// Number of bytes that a writable socket accepts: it becomes writable once half of its limit is
+    /// unsent.
     pub(crate) fn room(&self) -> u64 {
-        let takes = !self.is_blocked && self.queue.is_empty() && self.closing == Closing::No;
-        if takes { self.unsent / 2 } else { 0 }
+        let is_writable = !self.is_blocked && self.queue.is_empty() && self.closing == Closing::No;
+        if is_writable { self.unsent / 2 } else { 0 }
     }
 
     pub(crate) fn queue(&mut self, path_seq: u32, frame: Frame<Bytes>) {
@@ -262,7 +246,7 @@ impl Subflow {
                     Ok(None) => break,
                     Err(error) => {
                         self.is_reading = false;
-                        inbox.push((self.id, Inbound::Wrong(error)));
+                        inbox.push((self.id, Inbound::Violation(error)));
                         return false;
                     }
                 }
@@ -273,7 +257,7 @@ impl Subflow {
             match self.wire.poll_read(cx, &mut self.decoder) {
                 Poll::Pending => return false,
                 Poll::Ready(Ok(count)) if count > 0 => {
-                    self.is_heard = true;
+                    self.has_received = true;
                     budget = budget.saturating_sub(count);
                 }
                 Poll::Ready(ended) => {
@@ -316,7 +300,7 @@ impl Subflow {
     /// The session has closed it: it ends once the queue is empty.
     pub(crate) fn close(&mut self, now: Time) {
         if self.closing == Closing::No {
-            self.closing = Closing::Asked(now + LINGER);
+            self.closing = Closing::Requested(now + CLOSE_TIMEOUT);
         }
     }
 
@@ -329,7 +313,7 @@ impl Subflow {
 
     /// Continues the close; returns whether it is complete.
     pub(crate) fn poll_close(&mut self, cx: &mut Context<'_>, now: Time) -> bool {
-        if let Closing::Asked(until) = self.closing {
+        if let Closing::Requested(until) = self.closing {
             let sent = !self.queue.is_empty() && self.is_blocked;
             match (sent, until <= now) {
                 (true, true) => self.abort(),
@@ -353,7 +337,7 @@ impl Subflow {
     /// Deadline of the close.
     pub(crate) fn deadline(&self) -> Option<Time> {
         match self.closing {
-            Closing::Asked(until) | Closing::Lingering(until) => Some(until),
+            Closing::Requested(until) | Closing::Lingering(until) => Some(until),
             Closing::No | Closing::Done => None,
         }
     }

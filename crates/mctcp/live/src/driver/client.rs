@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::{Driver, Role};
 use crate::config::{Config, Further, PathSpec};
 use crate::error::Error;
-use crate::shared::{Over, State};
+use crate::shared::{Ended, State};
 use crate::socket::{self, Opened};
 use crate::subflow::{Inbound, Subflow};
 
@@ -27,17 +27,17 @@ const MAX_PATHS: usize = 16;
 pub(crate) struct Client {
     /// Handle for writers that run turns on threads outside the runtime.
     runtime: Handle,
-    dials: JoinSet<(PathId, io::Result<Opened>)>,
+    connecting: JoinSet<(PathId, io::Result<Opened>)>,
     attempts: BTreeMap<PathId, AbortHandle>,
     /// Paths with at least one attempt.
     tried: BTreeSet<PathId>,
     /// Secrets that TLS exports for each connection, until the session is established.
     exported: BTreeMap<SubflowId, Box<[u8]>>,
     /// Error of the last attempt.
-    refusal: Option<Arc<io::Error>>,
+    last_error: Option<Arc<io::Error>>,
     psk: Option<Arc<[u8]>>,
     /// An MCTCP frame of the peer was received.
-    is_heard: bool,
+    has_received: bool,
 }
 
 impl Client {
@@ -45,13 +45,13 @@ impl Client {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             runtime: Handle::current(),
-            dials: JoinSet::new(),
+            connecting: JoinSet::new(),
             attempts: BTreeMap::new(),
             tried: BTreeSet::new(),
             exported: BTreeMap::new(),
-            refusal: None,
+            last_error: None,
             psk: config.psk.clone(),
-            is_heard: false,
+            has_received: false,
         }
     }
 
@@ -61,7 +61,7 @@ impl Client {
         self.tried.insert(path);
         let config = Arc::clone(config);
         let attempt = async move { (path, socket::connect(spec, config).await) };
-        let attempt = self.dials.spawn_on(attempt, &self.runtime);
+        let attempt = self.connecting.spawn_on(attempt, &self.runtime);
         if let Some(before) = self.attempts.insert(path, attempt) {
             before.abort();
         }
@@ -74,7 +74,7 @@ impl Client {
     }
 
     pub(super) fn abandon_all(&mut self) {
-        self.dials.abort_all();
+        self.connecting.abort_all();
     }
 
     fn set_secret(&self, state: &mut State, exported: Option<&[u8]>) {
@@ -88,8 +88,8 @@ impl Client {
         state.paths.keys().any(|path| !self.tried.contains(path))
     }
 
-    /// Inspects an event before the session; returns `false` if the session must not get it.
-    pub(super) fn judge(
+    /// Handles an event before the session; returns `false` if it is not for the session.
+    pub(super) fn inspect(
         &mut self,
         state: &mut State,
         now: Time,
@@ -99,7 +99,7 @@ impl Client {
     ) -> bool {
         match inbound {
             Inbound::Frame(_, frame) => {
-                self.is_heard = true;
+                self.has_received = true;
                 if matches!(frame, Frame::HelloAck(_)) && !state.is_established {
                     // The server derives the key from the first HELLO that it received.
                     self.set_secret(state, self.exported.get(&id).map(|secret| &**secret));
@@ -107,38 +107,36 @@ impl Client {
                 }
                 true
             }
-            Inbound::Wrong(mctcp::Error::Preamble { .. } | mctcp::Error::Version { .. }) => {
-                if state.is_established || self.is_heard {
-                    // Only this path leads to another service.
+            Inbound::Violation(mctcp::Error::Preamble { .. } | mctcp::Error::Version { .. }) => {
+                if state.is_established || self.has_received {
+                    // The session continues on other paths: only this one leads to another service.
                     state.session.on_end(now, id, End::Failed);
                 } else {
-                    give_up(state, now, Error::NotMctcp);
+                    fail_opening(state, now, Error::NotMctcp);
                 }
                 false
             }
             Inbound::Ended(_) => {
-                let alone = !others && self.dials.is_empty();
-                if alone && !state.is_established && !self.is_heard {
-                    give_up(state, now, Error::Disconnected);
+                let alone = !others && self.connecting.is_empty();
+                if alone && !state.is_established && !self.has_received {
+                    fail_opening(state, now, Error::Disconnected);
                     return false;
                 }
                 true
             }
-            Inbound::Wrong(_) => true,
+            Inbound::Violation(_) => true,
         }
     }
 
     /// Converts the failure of a session to an error for the application.
     pub(super) fn failure(&self, state: &State, reason: Reason, by_peer: bool) -> Error {
         let ended = Error::Ended { reason, by_peer };
-        if by_peer || state.is_established || self.is_heard {
+        if by_peer || state.is_established || self.has_received {
             return ended;
         }
-        match (reason, &self.refusal) {
+        match (reason, &self.last_error) {
             (Reason::Timeout, _) if state.is_connected => Error::NoAnswer,
-            (Reason::Timeout | Reason::Target, Some(refusal)) => {
-                Error::Connect(Arc::clone(refusal))
-            }
+            (Reason::Timeout | Reason::Target, Some(error)) => Error::Connect(Arc::clone(error)),
             (Reason::Timeout | Reason::Target, None) => {
                 Error::Connect(Arc::new(io::ErrorKind::TimedOut.into()))
             }
@@ -148,15 +146,15 @@ impl Client {
 }
 
 /// Ends the session before it was established.
-fn give_up(state: &mut State, now: Time, error: Error) {
-    state.end(Over::Failed(error));
+fn fail_opening(state: &mut State, now: Time, error: Error) {
+    state.end(Ended::Failed(error));
     state.session.abort(now, Reason::Protocol);
 }
 
 /// Adds paths to an advertised address of the server.
 pub(super) fn follow(state: &mut State, address: SocketAddr, further: Option<&Further>) {
     let known: Vec<PathSpec> = state.paths.values().cloned().collect();
-    let fresh = if let Some(further) = further {
+    let paths = if let Some(further) = further {
         further(address, &known)
     } else {
         let fits =
@@ -164,7 +162,7 @@ pub(super) fn follow(state: &mut State, address: SocketAddr, further: Option<&Fu
         let to = |path: &PathSpec| PathSpec { remote: address, ..path.clone() };
         known.iter().filter(fits).map(to).collect()
     };
-    for spec in fresh {
+    for spec in paths {
         let is_known = state.paths.values().any(|known| *known == spec);
         if !is_known && state.paths.len() < MAX_PATHS {
             state.add_path(spec);
@@ -174,10 +172,10 @@ pub(super) fn follow(state: &mut State, address: SocketAddr, further: Option<&Fu
 
 impl Driver {
     /// Reports completed attempts to the session.
-    pub(super) fn take_dialled(&mut self, cx: &mut Context<'_>, state: &mut State, now: Time) {
+    pub(super) fn take_connected(&mut self, cx: &mut Context<'_>, state: &mut State, now: Time) {
         loop {
             let Role::Client(client) = &mut self.role else { return };
-            let Poll::Ready(Some(done)) = client.dials.poll_join_next(cx) else { return };
+            let Poll::Ready(Some(done)) = client.connecting.poll_join_next(cx) else { return };
             // A cancelled attempt has no result.
             let Ok((path, result)) = done else { continue };
             client.attempts.remove(&path);
@@ -195,7 +193,7 @@ impl Driver {
                     self.add(state, subflow);
                 }
                 Err(error) => {
-                    client.refusal = Some(Arc::new(error));
+                    client.last_error = Some(Arc::new(error));
                     state.session.connect_failed(now, path);
                 }
             }

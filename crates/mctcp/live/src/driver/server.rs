@@ -24,7 +24,7 @@ pub(crate) struct Arrival {
     pub(crate) kind: Kind,
 }
 
-/// Reason for the assignment.
+/// How the connection was assigned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// It proved that it belongs to the session.
@@ -42,7 +42,7 @@ pub(crate) struct Server {
     is_confirmed: bool,
     /// The session ended without error.
     is_finished: bool,
-    /// The stream, withheld from the application until the client's proof.
+    /// The stream until the client's proof, and then until it is passed to the application.
     unproven: Option<MctcpStream>,
     proven: Option<MctcpStream>,
 }

@@ -54,10 +54,10 @@ struct Pending {
     queue: Queue,
     exported: Option<Box<[u8]>>,
     /// Numbers of the next frames in both directions.
-    sends: u32,
-    expects: u32,
+    next_path_seq: u32,
+    expected_path_seq: u32,
     /// Identifier of the subflow in the client's HELLO.
-    named: SubflowId,
+    hello_subflow: SubflowId,
 }
 
 async fn handshake(
@@ -76,25 +76,33 @@ async fn handshake(
     let mut queue = Queue::default();
     queue.push_raw(&PREAMBLE);
     let decoder = Decoder::new(hub.session.max_frame());
-    let named = SubflowId(0);
+    let hello_subflow = SubflowId(0);
     let mut is_finished = false;
-    let mut pending = Pending { wire, decoder, queue, exported, sends: 0, expects: 0, named };
+    let mut pending = Pending {
+        wire,
+        decoder,
+        queue,
+        exported,
+        next_path_seq: 0,
+        expected_path_seq: 0,
+        hello_subflow,
+    };
     loop {
         let step = tokio::select! {
             biased;
             verdict = verdicts.recv() => Step::Verdict(verdict?),
             frame = pending.next_frame() => match frame {
                 Ok(frame) => Step::Frame(frame),
-                Err(Wrong::Foreign) => return pending.into_plain(hub),
-                Err(Wrong::Ended) => return None,
+                Err(HandshakeError::OtherProtocol) => return pending.into_plain(hub),
+                Err(HandshakeError::Ended) => return None,
             },
         };
         match step {
             Step::Frame(frame) => hub.on_frame(id, frame, pending.exported.as_deref()),
             Step::Verdict(Verdict::Send(_, frame)) => {
                 is_finished |= frame == Frame::Refuse(Reason::Finished);
-                pending.queue.push(pending.sends, frame);
-                pending.sends += 1;
+                pending.queue.push(pending.next_path_seq, frame);
+                pending.next_path_seq += 1;
                 pending.flush().await.ok()?;
             }
             Step::Verdict(Verdict::Open(_, hello, ack, key)) => {
@@ -104,11 +112,11 @@ async fn handshake(
                 return Some(Outcome::Session);
             }
             Step::Verdict(Verdict::RepeatedHello(_, session)) => {
-                let kind = Kind::RepeatedHello(pending.named);
-                return pending.hand_over(hub, session, kind);
+                let kind = Kind::RepeatedHello(pending.hello_subflow);
+                return pending.assign(hub, session, kind);
             }
             Step::Verdict(Verdict::Joined(_, join)) => {
-                return pending.hand_over(hub, join.session, Kind::Joined(join));
+                return pending.assign(hub, join.session, Kind::Joined(join));
             }
             Step::Verdict(Verdict::Close(_)) => {
                 pending.flush().await.ok()?;
@@ -130,39 +138,39 @@ enum Step {
     Frame(Frame<Bytes>),
 }
 
-enum Wrong {
+enum HandshakeError {
     /// It uses another protocol.
-    Foreign,
+    OtherProtocol,
     /// It was closed, or failed.
     Ended,
 }
 
 impl Pending {
     /// The next frame. Cancel safe.
-    async fn next_frame(&mut self) -> Result<Frame<Bytes>, Wrong> {
+    async fn next_frame(&mut self) -> Result<Frame<Bytes>, HandshakeError> {
         loop {
             match self.decoder.next_frame() {
-                Ok(Some((path_seq, frame))) if path_seq == self.expects => {
-                    self.expects += 1;
+                Ok(Some((path_seq, frame))) if path_seq == self.expected_path_seq => {
+                    self.expected_path_seq += 1;
                     if let Frame::Hello(hello) = &frame {
-                        self.named = hello.subflow;
+                        self.hello_subflow = hello.subflow;
                     }
                     return Ok(frame);
                 }
                 Ok(None) => {}
                 Err(mctcp::Error::Preamble { .. } | mctcp::Error::Version { .. }) => {
-                    return Err(Wrong::Foreign);
+                    return Err(HandshakeError::OtherProtocol);
                 }
-                Ok(Some(_)) | Err(_) => return Err(Wrong::Ended),
+                Ok(Some(_)) | Err(_) => return Err(HandshakeError::Ended),
             }
             let read = poll_fn(|cx| self.wire.poll_read(cx, &mut self.decoder)).await;
             match read {
                 Ok(count) if count > 0 => {}
                 // Shorter than a preamble, and no more bytes will follow.
-                Ok(_) if self.expects == 0 && !self.decoder.unread().is_empty() => {
-                    return Err(Wrong::Foreign);
+                Ok(_) if self.expected_path_seq == 0 && !self.decoder.unread().is_empty() => {
+                    return Err(HandshakeError::OtherProtocol);
                 }
-                _ => return Err(Wrong::Ended),
+                _ => return Err(HandshakeError::Ended),
             }
         }
     }
@@ -179,7 +187,7 @@ impl Pending {
         Some(Outcome::Plain)
     }
 
-    fn hand_over(self, hub: &Hub, session: u64, kind: Kind) -> Option<Outcome> {
+    fn assign(self, hub: &Hub, session: u64, kind: Kind) -> Option<Outcome> {
         let Self { wire, decoder, queue, .. } = self;
         let arrival = Arrival { wire, decoder, queue, kind };
         hub.arrivals(session)?.try_send(arrival).ok()?;
