@@ -1,7 +1,6 @@
 //! A connection between standard input and output and a target, like netcat.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,14 +9,14 @@ use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::dial::Dialer;
-use super::ledger::{Carried, Counters, Inspect, Tally, Via};
-use super::outgoing::{Early, Link, Outgoing, Peer};
+use super::ledger::{ByteCounters, Counters, OpenConnection, Transport, inspect};
+use super::outgoing::{EarlyData, Link, Outgoing, Peer};
 use super::status::Board;
 use super::target::Target;
 use super::{Error, Event, Result, SharedState, Stop, runtime};
 
 /// Maximum number of bytes per read.
-const PIECE: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
 /// Maximum wait for the server's end of the session after all data were delivered.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -55,12 +54,12 @@ pub struct Summary {
 pub fn run(
     connect: &Connect,
     stop: &Stop,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<Option<Summary>> {
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         tokio::select! {
-            result = carry(connect, tell) => result.map(Some),
+            result = self::connect(connect, report) => result.map(Some),
             () = stop.0.notified() => Ok(None),
         }
     });
@@ -69,68 +68,72 @@ pub fn run(
     result
 }
 
-async fn carry(connect: &Connect, tell: &mut dyn FnMut(&Event)) -> Result<Summary> {
-    let begun = Instant::now();
+async fn connect(connect: &Connect, report: &mut dyn FnMut(&Event)) -> Result<Summary> {
+    let started = Instant::now();
     let target = &connect.target;
     let outgoing = Outgoing::new(connect.peer.clone(), Dialer::default());
-    let mut link = outgoing.open(target, &mut Early::new(Vec::new(), None)).await?;
-    let (desk, _events) = SharedState::new(&connect.board);
+    let mut link = outgoing.open(target, &mut EarlyData::new(Vec::new(), None)).await?;
+    let (shared, _events) = SharedState::new(&connect.board);
     connect.board.begin("connect", Vec::new());
-    let (via, fallback) = match &link {
-        Link::Mctcp(_) => (Via::Mctcp, None),
-        Link::Plain(plain) => (Via::Plain, Some(plain.why.clone())),
+    let (transport, fallback) = match &link {
+        Link::Mctcp(_) => (Transport::Mctcp, None),
+        Link::Plain(plain) => (Transport::Plain, Some(plain.why.clone())),
     };
-    let counters = &desk.ledger.counters;
+    let counters = &shared.ledger.counters;
     Counters::add(if fallback.is_some() { &counters.fallbacks } else { &counters.sessions });
     if let Some(why) = &fallback {
-        tell(&Event::Fallback { target: target.to_string(), why: why.clone() });
+        report(&Event::Fallback { target: target.to_string(), why: why.clone() });
     }
     let observer = link.observer();
-    let entry = desk.ledger.enter(Carried {
-        front: "connect",
-        via,
-        client: "standard input".to_owned(),
-        target: target.to_string(),
-        since: begun,
-        tally: Arc::default(),
-        session: observer.clone().map(|it| Box::new(it) as Box<dyn Inspect>),
-    });
+    let session = observer.clone().map(inspect);
+    let (client, name) = ("standard input".to_owned(), target.to_string());
+    let connection = OpenConnection::new("connect", transport, client, name, session);
+    let entry = shared.ledger.enter(connection);
     let failed = |cause| Error::socket("communicate with", target, cause);
-    let whole = pump(&mut link, &entry.tally).await.map_err(failed)?;
-    if let (Link::Mctcp(stream), true) = (&link, whole) {
-        stream.delivered().await?;
-        // Both directions have ended without error, so a timeout is not an error.
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, stream.closed()).await;
+    match &mut link {
+        Link::Plain(plain) => {
+            pump(&mut plain.stream, &entry.bytes).await.map_err(failed)?;
+        }
+        Link::Mctcp(stream) => {
+            if pump(stream, &entry.bytes).await.map_err(failed)? {
+                stream.delivered().await?;
+                // Both directions have ended without error, so a timeout is not an error.
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, stream.closed()).await;
+            }
+        }
     }
-    let statistics = observer.map(|session| session.statistics()).unwrap_or_default();
+    let statistics = observer.map(|session| session.stats()).unwrap_or_default();
     Ok(Summary {
-        via: via.name(),
+        via: transport.name(),
         fallback,
-        sent: entry.tally.sent.load(Ordering::Relaxed),
-        received: entry.tally.received.load(Ordering::Relaxed),
+        sent: entry.bytes.sent.load(Ordering::Relaxed),
+        received: entry.bytes.received.load(Ordering::Relaxed),
         reinjected: statistics.reinjected,
         subflows: statistics.subflows_opened,
-        seconds: begun.elapsed().as_secs_f64(),
+        seconds: started.elapsed().as_secs_f64(),
     })
 }
 
 /// Copies both directions until both have ended or the output is closed. Returns whether
 /// both have ended.
-async fn pump(link: &mut Link, tally: &Tally) -> std::io::Result<bool> {
-    let (mut from, mut to) = tokio::io::split(link);
+async fn pump(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    bytes: &ByteCounters,
+) -> std::io::Result<bool> {
+    let (mut from, mut to) = tokio::io::split(stream);
     let up = async {
         let mut input = tokio::io::stdin();
-        copy(&mut input, &mut to, &tally.sent).await?;
+        copy(&mut input, &mut to, &bytes.sent).await?;
         to.shutdown().await
     };
     let down = async {
         let mut output = tokio::io::stdout();
-        copy(&mut from, &mut output, &tally.received).await
+        copy(&mut from, &mut output, &bytes.received).await
     };
     let both = async { tokio::try_join!(up, down) };
     let done = tokio::select! {
         done = both => done,
-        () = left_alone() => return Ok(false),
+        () = output_closed() => return Ok(false),
     };
     match done {
         // The reader has closed the output.
@@ -141,7 +144,7 @@ async fn pump(link: &mut Link, tally: &Tally) -> std::io::Result<bool> {
 
 /// Waits until the output is closed: without this, only the next write would detect it. A file is
 /// never closed by its reader.
-async fn left_alone() {
+async fn output_closed() {
     let wait = || {
         let output = std::io::stdout();
         // `poll` always reports errors, without requested events.
@@ -159,7 +162,7 @@ async fn copy(
     to: &mut (impl AsyncWrite + Unpin),
     count: &std::sync::atomic::AtomicU64,
 ) -> std::io::Result<()> {
-    let mut bytes = vec![0; PIECE];
+    let mut bytes = vec![0; READ_BYTES];
     loop {
         let length = from.read(&mut bytes).await?;
         if length == 0 {

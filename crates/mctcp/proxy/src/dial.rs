@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn refuses_to_connect_to_an_own_listener() {
+    async fn rejects_own_listeners_as_targets() {
         let dialer =
             |at: &str| Dialer { listeners: vec![at.parse().unwrap()], ..Dialer::default() };
         let connect = async |at: &str, target: &str| {

@@ -60,7 +60,7 @@ pub enum Error {
     #[error("{0}")]
     Netfilter(String),
     /// The target could not be reached by the server.
-    #[error("{target}: {}", why.words())]
+    #[error("{target}: {}", why.description())]
     Target {
         target: super::target::Target,
         /// Reason according to the server.

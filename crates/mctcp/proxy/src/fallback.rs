@@ -152,7 +152,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn one_client_at_a_time_tries_a_server_again() {
+    fn only_one_client_at_a_time_retries_a_server() {
         let (fallbacks, mut now) = (Fallbacks::new(8), Instant::now());
         assert_eq!(fallbacks.recent(now, "s"), None);
         for cause in [Cause::Unreachable, Cause::Silent, Cause::Foreign] {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_of_another_protocol_are_tried_less_often() {
+    fn retries_targets_of_another_protocol_less_often() {
         let (fallbacks, mut now) = (Fallbacks::new(8), Instant::now());
         fallbacks.failed(now, "t", "", Cause::Foreign, true);
         assert!(fallbacks.recent(now + 59 * SECOND, "t").is_some());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_connections_are_limited_by_target_and_in_all() {
+    fn limits_plain_connections_per_target_and_in_total() {
         let fallbacks = Arc::new(Fallbacks::new(8));
         let held: Vec<_> = (0..2).map(|_| fallbacks.enter("a").unwrap()).collect();
         let error = fallbacks.enter("a").unwrap_err().to_string();

@@ -132,7 +132,7 @@ mod tests {
     const PLAIN: &[u8] = b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n";
 
     #[test]
-    fn a_request_is_read_however_it_arrives() {
+    fn parses_a_request_after_partial_reads() {
         for end in 0..PLAIN.len() {
             assert_eq!(request(&PLAIN[..end]), Ok(Parsed::Partial), "{end}");
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_passwords_are_found() {
+    fn parses_basic_credentials() {
         // `Aladdin:open sesame` is the example of RFC 7617.
         let head = "CONNECT [2001:db8::1]:22 HTTP/1.0\r\nproxy-authorization: basic \
                     QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n";
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_what_is_wrong() {
+    fn reports_the_status_of_invalid_requests() {
         let status = |text: &str| request(text.as_bytes()).unwrap_err().status();
         assert_eq!(status("GET http://example.org/ HTTP/1.1\r\n\r\n"), Status::Method);
         assert_eq!(status("CONNECT example.org HTTP/1.1\r\n\r\n"), Status::BadRequest);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_say_how_long_they_are() {
+    fn responses_have_a_content_length() {
         for status in [Status::BadRequest, Status::Method, Status::Authentication] {
             let text = reply(status, "because");
             assert!(text.contains("Content-Length: 8\r\n") && text.ends_with("\r\n\r\nbecause\n"));

@@ -1,24 +1,21 @@
 //! Connections and counters of a proxy or server.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use base::Span;
-use mctcp::session::{Statistics, SubflowState};
-
+use mctcp::session::Statistics;
 use mctcp_live::{ListenerStatistics, Observer, SubflowInfo};
 
 /// Transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Via {
+pub(crate) enum Transport {
     Mctcp,
     Plain,
 }
 
-impl Via {
+impl Transport {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Mctcp => "mctcp",
@@ -29,70 +26,41 @@ impl Via {
 
 /// Byte counters of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ByteCounters {
     /// Bytes towards the other end of the session.
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
 }
 
-/// Current state of one subflow.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SubflowRow {
-    pub(crate) id: u32,
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) remote: Option<SocketAddr>,
-    pub(crate) state: SubflowState,
-    pub(crate) backup: bool,
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
-    pub(crate) reinjected: u64,
-    pub(crate) retransmits: u64,
-    pub(crate) srtt_s: Option<f64>,
-    pub(crate) cwnd: u64,
+/// Reads the state of a session.
+pub(crate) type Inspect = Box<dyn Fn() -> (Statistics, Vec<SubflowInfo>) + Send + Sync>;
+
+pub(crate) fn inspect(session: Observer) -> Inspect {
+    Box::new(move || (session.stats(), session.subflows()))
 }
 
-/// Access to the state of a session while it exists.
-pub(crate) trait Inspect: Send + Sync {
-    fn statistics(&self) -> Statistics;
-    fn subflows(&self) -> Vec<SubflowRow>;
-}
-
-impl Inspect for Observer {
-    fn statistics(&self) -> Statistics {
-        self.stats()
-    }
-
-    fn subflows(&self) -> Vec<SubflowRow> {
-        let row = |subflow: SubflowInfo| {
-            let status = subflow.status;
-            SubflowRow {
-                id: status.id.0,
-                local: subflow.local,
-                remote: subflow.remote,
-                state: status.state,
-                backup: status.priority.backup,
-                sent: status.sent.count(),
-                received: status.received.count(),
-                reinjected: status.reinjected.count(),
-                retransmits: status.info.retransmits,
-                srtt_s: status.info.srtt.map(Span::as_secs_f64),
-                cwnd: status.info.cwnd.count(),
-            }
-        };
-        Self::subflows(self).into_iter().map(row).collect()
-    }
-}
-
-/// A current connection.
-pub(crate) struct Carried {
+pub(crate) struct OpenConnection {
     /// Kind of listener that accepted it.
-    pub(crate) front: &'static str,
-    pub(crate) via: Via,
+    pub(crate) listener: &'static str,
+    pub(crate) transport: Transport,
     pub(crate) client: String,
     pub(crate) target: String,
     pub(crate) since: Instant,
-    pub(crate) tally: Arc<Tally>,
-    pub(crate) session: Option<Box<dyn Inspect>>,
+    pub(crate) bytes: Arc<ByteCounters>,
+    pub(crate) session: Option<Inspect>,
+}
+
+impl OpenConnection {
+    pub(crate) fn new(
+        listener: &'static str,
+        transport: Transport,
+        client: String,
+        target: String,
+        session: Option<Inspect>,
+    ) -> Self {
+        let (since, bytes) = (Instant::now(), Arc::default());
+        Self { listener, transport, client, target, since, bytes, session }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -114,7 +82,7 @@ impl Counters {
 
 /// Totals of ended connections.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Past {
+pub(crate) struct ClosedTotals {
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) reinjected: u64,
@@ -131,10 +99,10 @@ pub(crate) struct Ledger {
 
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) past: Past,
+    pub(crate) closed: ClosedTotals,
     /// Counters of a server's listener.
     pub(crate) listener: Option<ListenerStatistics>,
-    pub(crate) carried: BTreeMap<u64, Carried>,
+    pub(crate) open: BTreeMap<u64, OpenConnection>,
     next: u64,
 }
 
@@ -144,13 +112,13 @@ impl Ledger {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn enter(self: &Arc<Self>, carried: Carried) -> Entry {
+    pub(crate) fn enter(self: &Arc<Self>, connection: OpenConnection) -> Entry {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
-        let tally = Arc::clone(&carried.tally);
-        state.carried.insert(number, carried);
-        Entry { ledger: Arc::clone(self), number, tally }
+        let bytes = Arc::clone(&connection.bytes);
+        state.open.insert(number, connection);
+        Entry { ledger: Arc::clone(self), number, bytes }
     }
 }
 
@@ -158,20 +126,20 @@ impl Ledger {
 pub(crate) struct Entry {
     ledger: Arc<Ledger>,
     number: u64,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) bytes: Arc<ByteCounters>,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut state = self.ledger.lock();
-        let Some(carried) = state.carried.remove(&self.number) else { return };
-        let past = &mut state.past;
-        past.sent += carried.tally.sent.load(Ordering::Relaxed);
-        past.received += carried.tally.received.load(Ordering::Relaxed);
-        if let Some(session) = &carried.session {
-            let statistics = session.statistics();
-            past.reinjected += statistics.reinjected;
-            past.subflows += statistics.subflows_opened;
+        let Some(connection) = state.open.remove(&self.number) else { return };
+        let closed = &mut state.closed;
+        closed.sent += connection.bytes.sent.load(Ordering::Relaxed);
+        closed.received += connection.bytes.received.load(Ordering::Relaxed);
+        if let Some(session) = &connection.session {
+            let (statistics, _) = session();
+            closed.reinjected += statistics.reinjected;
+            closed.subflows += statistics.subflows_opened;
         }
     }
 }

@@ -32,14 +32,13 @@ pub mod status;
 pub mod target;
 pub mod tls;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::Bytes;
 use mctcp::settings::EARLY_CREDIT;
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc};
 
@@ -54,9 +53,9 @@ pub use paths::PathOption;
 /// Default port of servers: the RFC number of Multipath TCP.
 pub const PORT: u16 = 8684;
 /// Maximum number of queued events; further ones are dropped.
-const EVENTS: usize = 1024;
-/// Time for connections in progress to notice the shutdown.
-const GRACE: Duration = Duration::from_millis(500);
+const MAX_QUEUED_EVENTS: usize = 1024;
+/// Maximum time for the tasks of connections to end at the shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Requests a proxy or server to stop. Clones stop the same one.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +72,7 @@ impl Stop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// It accepts connections: kind of listener, and address.
+    /// It listens: kind of listener, and address.
     Ready(Vec<(&'static str, String)>),
     /// The netfilter rules are installed.
     Installed,
@@ -85,11 +84,7 @@ pub enum Event {
         via: &'static str,
     },
     /// A connection continues over plain TCP.
-    Fallback {
-        target: String,
-        /// Behaviour of the other end.
-        why: String,
-    },
+    Fallback { target: String, why: String },
     /// A client was rejected.
     Refused {
         client: String,
@@ -120,20 +115,20 @@ struct SharedState {
 
 impl SharedState {
     fn new(board: &Board) -> (Self, mpsc::Receiver<Event>) {
-        let (events, receiver) = mpsc::channel(EVENTS);
+        let (events, receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
         (Self { ledger: Arc::clone(board.ledger()), events }, receiver)
     }
 
-    fn tell(&self, event: Event) {
-        // The receiver is too slow: the event is dropped.
+    fn report(&self, event: Event) {
+        // An event above the maximum of queued ones is dropped.
         let _ = self.events.try_send(event);
     }
 }
 
-/// Checks that this host has a congestion control, and that this process may use it.
+/// Checks whether this host has a congestion control, and this process may use it.
 ///
 /// # Errors
-/// If not.
+/// If it does not, or may not.
 pub fn check_congestion(name: &str) -> Result<()> {
     let socket = sys::socket::tcp_socket(Ipv4Addr::LOCALHOST.into())?;
     let Err(error) = sys::socket::set_congestion(socket.as_fd(), name) else { return Ok(()) };
@@ -147,7 +142,7 @@ pub fn check_congestion(name: &str) -> Result<()> {
     Err(Error::option(option, "the kernel does not have it", help))
 }
 
-/// Checks that sessions can use buffers of this size.
+/// Checks the size of a session's buffers.
 ///
 /// # Errors
 /// If they are smaller than the data that may follow HELLO.
@@ -156,12 +151,7 @@ pub fn check_buffer(size: Bytes) -> Result<()> {
         return Ok(());
     }
     let help = format!("use at least {EARLY_CREDIT}");
-    Err(Error::option(format!("--buffer {size}"), "it is too small", help))
-}
-
-async fn listen(address: SocketAddr) -> Result<TcpListener> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|cause| Error::socket("listen at", address, cause))
+    Err(Error::option(format!("--buffer {size}"), "the buffer is too small", help))
 }
 
 fn runtime() -> Result<Runtime> {
@@ -172,11 +162,15 @@ fn runtime() -> Result<Runtime> {
 }
 
 /// Reports events until a stop is requested.
-async fn tell_until(stop: &Stop, mut events: mpsc::Receiver<Event>, tell: &mut dyn FnMut(&Event)) {
+async fn report_until(
+    stop: &Stop,
+    mut events: mpsc::Receiver<Event>,
+    report: &mut dyn FnMut(&Event),
+) {
     loop {
         tokio::select! {
             event = events.recv() => match event {
-                Some(event) => tell(&event),
+                Some(event) => report(&event),
                 None => return stop.0.notified().await,
             },
             () = stop.0.notified() => return,

@@ -1,14 +1,12 @@
 //! Connections to targets: in a session if the other end supports MCTCP, otherwise over plain TCP.
 
-use std::io::{self, ErrorKind};
-use std::pin::Pin;
+use std::io::ErrorKind;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mctcp::settings::EARLY_CREDIT;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -21,17 +19,16 @@ use super::socks::Reply;
 use super::target::{Host, Target};
 use super::tls::ClientTls;
 use super::{Error, Result};
-use mctcp_live::Registered;
-use mctcp_live::{Config, MctcpStream, Observer};
+use mctcp_live::{Config, MctcpStream, Observer, Registered};
 
 /// Timeout of the first connection, if plain TCP may replace the session.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Max plain connections by default.
-const MAX_PLAIN: usize = 512;
+const DEFAULT_MAX_PLAIN: usize = 512;
 /// Maximum number of bytes sent before the session is established.
-const EARLY: usize = EARLY_CREDIT.count() as usize;
+const MAX_EARLY_BYTES: usize = EARLY_CREDIT.count() as usize;
 /// Maximum number of these bytes per read.
-const PIECE: usize = 16 << 10;
+const READ_BYTES: usize = 16 << 10;
 
 /// The other end of sessions, and the paths to it.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +51,7 @@ pub struct Peer {
 
 impl Peer {
     /// Whether plain TCP may replace a session.
-    pub fn falls_back(&self) -> bool {
+    pub fn may_fall_back(&self) -> bool {
         let is_protected = self.config.psk.is_some() || self.tls.is_some();
         self.allow_plain || (self.fallback && !is_protected)
     }
@@ -70,17 +67,17 @@ pub(crate) enum Link {
 /// A plain connection.
 #[derive(Debug)]
 pub(crate) struct Plain {
-    stream: TcpStream,
+    pub(crate) stream: TcpStream,
     /// Reason for the missing session.
     pub(crate) why: String,
     _registered: Option<Registered>,
     _slot: PlainSlot,
 }
 
-/// First bytes of a client, before its target is connected: they are sent with the first frame, so
-/// that a request and its response take no longer than without a session.
+/// First bytes of a client, before its target is connected: they are sent right after HELLO, so that
+/// a request and its response take as many round trips as without a session.
 #[derive(Debug)]
-pub(crate) struct Early<'a> {
+pub(crate) struct EarlyData<'a> {
     head: Vec<u8>,
     /// Source of more bytes; a client that waits for a response sends none.
     client: Option<&'a mut TcpStream>,
@@ -88,7 +85,7 @@ pub(crate) struct Early<'a> {
     pub(crate) count: u64,
 }
 
-impl<'a> Early<'a> {
+impl<'a> EarlyData<'a> {
     pub(crate) fn new(head: Vec<u8>, client: Option<&'a mut TcpStream>) -> Self {
         Self { head, client, count: 0 }
     }
@@ -100,9 +97,10 @@ impl<'a> Early<'a> {
 
     /// The next bytes, never empty. Cancel safe.
     async fn more(&mut self) -> Vec<u8> {
-        let left = EARLY.saturating_sub(usize::try_from(self.count).unwrap_or(usize::MAX));
+        let left =
+            MAX_EARLY_BYTES.saturating_sub(usize::try_from(self.count).unwrap_or(usize::MAX));
         if let Some(client) = self.client.as_mut().filter(|_| left > 0) {
-            let mut bytes = vec![0; left.min(PIECE)];
+            let mut bytes = vec![0; left.min(READ_BYTES)];
             // The next reader gets the end or the error again.
             if let Ok(count @ 1..) = client.read(&mut bytes).await {
                 bytes.truncate(count);
@@ -116,15 +114,15 @@ impl<'a> Early<'a> {
 }
 
 /// The session could not be established.
-struct Unopened {
+struct SessionError {
     error: Error,
     /// Undelivered bytes of the client.
-    said: Vec<Bytes>,
+    undelivered: Vec<Bytes>,
 }
 
-impl From<Error> for Unopened {
+impl From<Error> for SessionError {
     fn from(error: Error) -> Self {
-        Self { error, said: Vec::new() }
+        Self { error, undelivered: Vec::new() }
     }
 }
 
@@ -146,7 +144,7 @@ impl Outgoing {
         let options = peer.paths.clone();
         peer.config.further =
             Some(Arc::new(move |address, known| paths::further(&options, address, known)));
-        let max_plain = if peer.max_plain == 0 { MAX_PLAIN } else { peer.max_plain };
+        let max_plain = if peer.max_plain == 0 { DEFAULT_MAX_PLAIN } else { peer.max_plain };
         Self { peer, dialer, fallbacks: Arc::new(Fallbacks::new(max_plain)) }
     }
 
@@ -156,46 +154,47 @@ impl Outgoing {
     }
 
     /// Connects to a target. Bytes that the client sends meanwhile are sent early.
-    pub(crate) async fn open(&self, target: &Target, early: &mut Early<'_>) -> Result<Link> {
+    pub(crate) async fn open(&self, target: &Target, early: &mut EarlyData<'_>) -> Result<Link> {
         let servers = match self.peer.servers.as_slice() {
             [] => std::slice::from_ref(target),
             servers => servers,
         };
         let (peer, is_target) = (&servers[0], self.peer.servers.is_empty());
         let name = peer.to_string();
-        let recent = if self.peer.falls_back() {
+        let recent = if self.peer.may_fall_back() {
             self.fallbacks.recent(Instant::now(), &name)
         } else {
             None
         };
-        let (why, said) = match recent {
+        let (why, undelivered) = match recent {
             Some(why) => (why, Vec::new()),
             None => match self.session(servers, target, early).await {
                 Ok(stream) => {
                     self.fallbacks.works(&name);
                     return Ok(Link::Mctcp(stream));
                 }
-                Err(Unopened { error, said }) => {
+                Err(SessionError { error, undelivered }) => {
                     let Some(cause) = cause(&error) else { return Err(error) };
-                    if !self.peer.falls_back() {
+                    if !self.peer.may_fall_back() {
                         return Err(Error::NoFallback { peer: peer.clone(), cause: error.into() });
                     }
                     let why = format!("{peer}: {error}");
                     self.fallbacks.failed(Instant::now(), &name, &why, cause, is_target);
-                    (why, said)
+                    (why, undelivered)
                 }
             },
         };
-        let said = if said.is_empty() { vec![early.take().into()] } else { said };
-        let plain = self.plain(target, &why, said).await;
+        let undelivered =
+            if undelivered.is_empty() { vec![early.take().into()] } else { undelivered };
+        let plain = self.plain(target, &why, undelivered).await;
         plain.map(Link::Plain).map_err(|cause| Error::Plain { session: why, cause: cause.into() })
     }
 
-    async fn plain(&self, target: &Target, why: &str, said: Vec<Bytes>) -> Result<Plain> {
+    async fn plain(&self, target: &Target, why: &str, undelivered: Vec<Bytes>) -> Result<Plain> {
         let slot = self.fallbacks.enter(&target.to_string())?;
         let addresses = lookup(target).await?;
         let (mut stream, registered) = self.dialer.connect(target, addresses).await?;
-        for piece in said {
+        for piece in undelivered {
             let sent = stream.write_all(&piece).await;
             sent.map_err(|cause| Error::socket("send to", target, cause))?;
         }
@@ -206,8 +205,8 @@ impl Outgoing {
         &self,
         servers: &[Target],
         target: &Target,
-        early: &mut Early<'_>,
-    ) -> Result<Box<MctcpStream>, Unopened> {
+        early: &mut EarlyData<'_>,
+    ) -> Result<Box<MctcpStream>, SessionError> {
         let mut addresses = Vec::new();
         for server in servers {
             addresses.extend(self.dialer.foreign(server, lookup(server).await?)?);
@@ -221,10 +220,10 @@ impl Outgoing {
             };
             config.encryption = Some(Arc::new(ClientTls { config: Arc::clone(tls), name }));
         }
-        let named = !self.peer.servers.is_empty();
-        let text = if named { target.to_string() } else { String::new() };
+        let has_server = !self.peer.servers.is_empty();
+        let text = if has_server { target.to_string() } else { String::new() };
         let connect = MctcpStream::connect(paths, &text, config);
-        let stream = if self.peer.falls_back() {
+        let stream = if self.peer.may_fall_back() {
             let connected = timeout(CONNECT_TIMEOUT, connect).await;
             let late = |_| mctcp_live::Error::Connect(Arc::new(ErrorKind::TimedOut.into()));
             connected.map_err(late).and_then(|connected| connected)
@@ -233,27 +232,31 @@ impl Outgoing {
         };
         let stream = stream.map_err(Error::from)?;
         let mut stream = Box::new(stream);
-        match self.settle(&mut stream, target, early).await {
+        match self.establish(&mut stream, target, early).await {
             Ok(()) => Ok(stream),
-            Err(error) => Err(Unopened { error, said: stream.reclaim() }),
+            Err(error) => Err(SessionError { error, undelivered: stream.reclaim() }),
         }
     }
 
-    /// Waits until the session and the connection to the target are established.
-    async fn settle(
+    /// Waits until the session and the connection to the target are established, and sends early data.
+    async fn establish(
         &self,
         stream: &mut MctcpStream,
         target: &Target,
-        early: &mut Early<'_>,
+        early: &mut EarlyData<'_>,
     ) -> Result<()> {
-        let named = !self.peer.servers.is_empty();
-        let failed = |cause| Error::socket("ask for", target, cause);
+        let has_server = !self.peer.servers.is_empty();
+        let failed = |cause| Error::socket("request", target, cause);
         stream.write_all(&early.take()).await.map_err(failed)?;
         loop {
             let answer = async {
                 stream.established().await?;
                 // The first byte is always sent, or the session ends.
-                Ok::<u8, Error>(if named { stream.read_u8().await.map_err(failed)? } else { 0 })
+                Ok::<u8, Error>(if has_server {
+                    stream.read_u8().await.map_err(failed)?
+                } else {
+                    0
+                })
             };
             let more = tokio::select! {
                 answer = answer => return match answer.map(Reply::of)? {
@@ -324,52 +327,14 @@ impl Link {
     }
 }
 
-impl AsyncRead for Link {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        place: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Mctcp(stream) => Pin::new(stream).poll_read(cx, place),
-            Self::Plain(plain) => Pin::new(&mut plain.stream).poll_read(cx, place),
-        }
-    }
-}
-
-impl AsyncWrite for Link {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Mctcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Plain(plain) => Pin::new(&mut plain.stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Mctcp(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Plain(plain) => Pin::new(&mut plain.stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Mctcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Plain(plain) => Pin::new(&mut plain.stream).poll_shutdown(cx),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
-    fn only_a_peer_without_mctcp_is_reached_in_plain_tcp() {
+    fn falls_back_only_for_peers_without_mctcp() {
         let of = |error: io::Error| Error::from(mctcp_live::Error::Connect(Arc::new(error)));
         let kind = |kind: ErrorKind| cause(&of(kind.into()));
         assert_eq!(cause(&mctcp_live::Error::NotMctcp.into()), Some(Cause::Foreign));
@@ -387,17 +352,17 @@ mod tests {
     }
 
     #[test]
-    fn a_key_forbids_plain_tcp_unless_it_is_allowed() {
+    fn key_prevents_fallback_without_allow_plain() {
         let mut peer = Peer { fallback: true, ..Peer::default() };
-        assert!(peer.falls_back());
+        assert!(peer.may_fall_back());
         peer.config.psk = Some(Arc::from(&b"0123456789abcdef"[..]));
-        assert!(!peer.falls_back());
+        assert!(!peer.may_fall_back());
         peer.allow_plain = true;
-        assert!(peer.falls_back());
+        assert!(peer.may_fall_back());
     }
 
     #[tokio::test]
-    async fn early_data_reaches_a_peer_without_mctcp() {
+    async fn sends_early_data_to_a_peer_without_mctcp() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target::of(listener.local_addr().unwrap());
         let service = tokio::spawn(async move {
@@ -411,7 +376,7 @@ mod tests {
         });
         let peer = Peer { fallback: true, ..Peer::default() };
         let outgoing = Outgoing::new(peer, Dialer::default());
-        let mut early = Early::new(b"hello".to_vec(), None);
+        let mut early = EarlyData::new(b"hello".to_vec(), None);
         let link = outgoing.open(&target, &mut early).await.unwrap();
         assert!(matches!(link, Link::Plain(_)) && early.count == 5);
         assert_eq!(&service.await.unwrap(), b"hello");

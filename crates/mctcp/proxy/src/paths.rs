@@ -96,12 +96,12 @@ pub(super) fn further(
 }
 
 /// Addresses of the server, the least used first, so that paths share as few links as possible.
-struct Turns<'a> {
+struct ServerRotation<'a> {
     servers: &'a [SocketAddr],
     taken: Vec<usize>,
 }
 
-impl<'a> Turns<'a> {
+impl<'a> ServerRotation<'a> {
     fn new(servers: &'a [SocketAddr]) -> Self {
         Self { servers, taken: vec![0; servers.len()] }
     }
@@ -124,23 +124,23 @@ impl<'a> Turns<'a> {
 fn named(options: &[PathOption], servers: &[SocketAddr]) -> Result<Vec<PathSpec>> {
     let mut socket = Socket::open()?;
     let addresses = socket.addresses()?;
-    let mut turns = Turns::new(servers);
+    let mut rotation = ServerRotation::new(servers);
     let mut found = Vec::new();
     for option in options {
-        let places = turns.for_address(option.address);
+        let places = rotation.for_address(option.address);
         let owner = addresses.iter().find(|it| it.address == option.address);
         let first = places.first().copied();
         let (mut routed, mut bound) = (None, None);
         for place in places {
             let Some(local) = owner else { break };
             match suitable(&mut socket, *local, servers[place].ip())? {
-                Way::None => {}
-                Way::Routed => {
+                Route::None => {}
+                Route::Routed => {
                     routed = Some(place);
                     break;
                 }
                 // Without the device its packets would take the path of another address.
-                Way::Bound(device) => bound = bound.or(Some((place, device))),
+                Route::Bound(device) => bound = bound.or(Some((place, device))),
             }
         }
         let (place, device) = match (routed, bound, first) {
@@ -150,7 +150,7 @@ fn named(options: &[PathOption], servers: &[SocketAddr]) -> Result<Vec<PathSpec>
         };
         let device = option.device.clone().or(device);
         found.push(PathSpec {
-            remote: turns.take(place),
+            remote: rotation.take(place),
             local: Some(option.address),
             device,
             priority: option.priority,
@@ -167,7 +167,7 @@ fn routed(servers: &[SocketAddr]) -> Result<Vec<PathSpec>> {
     let mut socket = Socket::open()?;
     let mut usable = socket.addresses()?;
     usable.retain(|it| it.is_global && it.is_usable && !it.address.is_loopback());
-    let mut turns = Turns::new(servers);
+    let mut rotation = ServerRotation::new(servers);
     let mut found: Vec<(bool, PathSpec)> = Vec::new();
     let mut devices = Vec::new();
     for local in usable {
@@ -176,15 +176,15 @@ fn routed(servers: &[SocketAddr]) -> Result<Vec<PathSpec>> {
         if devices.contains(&of) {
             continue;
         }
-        for place in turns.for_address(local.address) {
+        for place in rotation.for_address(local.address) {
             let to = servers[place].ip();
             let device = match suitable(&mut socket, local, to)? {
-                Way::None => continue,
-                Way::Routed => None,
-                Way::Bound(device) => Some(device),
+                Route::None => continue,
+                Route::Routed => None,
+                Route::Bound(device) => Some(device),
             };
             let preferred = socket.look_up_route(to)?.is_some_and(|way| way.device == local.device);
-            let (remote, priority) = (turns.take(place), Priority::default());
+            let (remote, priority) = (rotation.take(place), Priority::default());
             let path = PathSpec { remote, local: Some(local.address), device, priority };
             found.push((preferred, path));
             devices.push(of);
@@ -204,7 +204,7 @@ fn routed(servers: &[SocketAddr]) -> Result<Vec<PathSpec>> {
 
 /// Method by which packets leave through the device of their address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Way {
+enum Route {
     /// No route through it.
     None,
     /// Selected by routing.
@@ -213,14 +213,14 @@ enum Way {
     Bound(String),
 }
 
-fn suitable(socket: &mut Socket, local: LocalAddress, server: IpAddr) -> Result<Way> {
+fn suitable(socket: &mut Socket, local: LocalAddress, server: IpAddr) -> Result<Route> {
     let by_route = socket.way_from(local.address, server, None)?;
     if by_route.is_some_and(|way| way.device == local.device) {
-        return Ok(Way::Routed);
+        return Ok(Route::Routed);
     }
     match socket.way_from(local.address, server, Some(local.device))? {
-        Some(_) => Ok(Way::Bound(name_of(local.device)?)),
-        None => Ok(Way::None),
+        Some(_) => Ok(Route::Bound(name_of(local.device)?)),
+        None => Ok(Route::None),
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_shown_as_they_are_read() {
+    fn parses_and_formats_path_options() {
         for text in ["192.0.2.1", "2001:db8::1,backup", "10.0.0.1,weight=3,dev=wwan0"] {
             assert_eq!(text.parse::<PathOption>().unwrap().to_string(), text);
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn named_paths_take_the_servers_addresses_in_turn() {
+    fn distributes_paths_over_server_addresses() {
         let servers: Vec<SocketAddr> =
             ["10.9.0.1:1", "10.9.0.2:1", "[2001:db8::9]:1"].map(|it| it.parse().unwrap()).into();
         let options: Vec<PathOption> =
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_address_gets_a_path_from_where_there_is_none() {
+    fn adds_paths_from_unused_local_addresses() {
         let options: Vec<PathOption> =
             ["10.0.1.1", "10.0.2.1"].map(|it| it.parse().unwrap()).into();
         let servers: Vec<SocketAddr> =
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_one_path() {
+    fn uses_one_path_on_loopback() {
         let server = "127.0.0.1:9".parse().unwrap();
         assert_eq!(find(&[], &[server]).unwrap(), [PathSpec::from(server)]);
     }

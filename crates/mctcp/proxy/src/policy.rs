@@ -213,17 +213,17 @@ impl Users {
     }
 
     /// Whether name and password are valid, in a time that depends only on their lengths.
-    pub fn know(&self, given: &Credentials) -> bool {
+    pub fn contain(&self, given: &Credentials) -> bool {
         let mut known = 0;
         for user in &self.0 {
-            known |= same(&user.name, &given.name) & same(&user.password, &given.password);
+            known |= is_equal(&user.name, &given.name) & is_equal(&user.password, &given.password);
         }
         known == 1
     }
 }
 
 /// 1 if two texts are equal, otherwise 0. Runs in constant time for equal lengths.
-fn same(left: &[u8], right: &[u8]) -> u8 {
+fn is_equal(left: &[u8], right: &[u8]) -> u8 {
     if left.len() != right.len() {
         return 0;
     }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_permit_addresses_names_and_ports() {
+    fn permits_addresses_and_ports_of_rules() {
         assert!(permits(&["10.2.0.0/16"], "10.2.3.4:80", None));
         assert!(permits(&["10.2.0.0/16"], "[::ffff:10.2.3.4]:80", None));
         assert!(!permits(&["10.2.0.0/16"], "10.3.3.4:80", None));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_permitted_as_such_or_by_their_addresses() {
+    fn permits_names_by_name_or_address() {
         assert!(permits(&["Example.org:443"], "example.org:443", Some("127.0.0.1")));
         assert!(!permits(&["example.org:443"], "other.org:443", None));
         assert!(permits(&["*.example.org"], "www.example.org:80", Some("10.0.0.1")));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_shown_as_they_are_read() {
+    fn parses_and_formats_rules() {
         for text in ["any", "10.2.0.0/16:80", "[2001:db8::/32]:1-9", "*.example.org", "a.b:443"] {
             let rule: Rule = text.parse().unwrap();
             assert_eq!(rule.to_string(), text);
@@ -304,14 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn users_are_known_by_name_and_password() {
+    fn accepts_users_by_name_and_password() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("users");
         std::fs::write(&path, "# ours\n\nann:se:cret\nbob:\n").unwrap();
         let users = Users::load(&path).unwrap();
         let know = |name: &str, password: &str| {
             let (name, password) = (name.as_bytes().to_vec(), password.as_bytes().to_vec());
-            users.know(&Credentials { name, password })
+            users.contain(&Credentials { name, password })
         };
         assert!(know("ann", "se:cret") && know("bob", ""));
         assert!(!know("ann", "") && !know("bob", "se:cret") && !know("", "") && !know("#", "x"));

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,22 +17,21 @@ use tokio::time::timeout;
 use super::dial::Dialer;
 use super::gate::{Gate, Place};
 use super::http_connect::{self, Status};
-use super::ledger::{Carried, Counters, Inspect, Via};
-use super::outgoing::{Early, Link, Outgoing, Peer};
+use super::ledger::{Counters, OpenConnection, Transport, inspect};
+use super::outgoing::{EarlyData, Link, Outgoing, Peer};
 use super::policy::Users;
 use super::redirect::{self, Own, Redirection};
-use super::relay::relay;
 use super::serve::reply_of;
 use super::socks::{self, Method, Parsed, Reply};
 use super::status::Board;
 use super::target::Target;
-use super::{Error, Event, GRACE, Result, SharedState, Stop, listen, runtime, tell_until};
+use super::{Error, Event, Result, SHUTDOWN_TIMEOUT, SharedState, Stop, report_until, runtime};
 use mctcp_live::descriptors::Descriptors;
 
 /// Timeout of a client's request; shorter if few places are free.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Delay after an error of the listener itself, such as too few descriptors.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Delay after an error of `accept`, such as too few descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Options of a proxy.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +100,7 @@ impl ListenerProtocol {
 }
 
 impl Proxy {
-    fn fronts(&self) -> Vec<(SocketAddr, ListenerProtocol)> {
+    fn listeners(&self) -> Vec<(SocketAddr, ListenerProtocol)> {
         let socks = self.socks.iter().map(|at| (*at, ListenerProtocol::Socks));
         let http = self.http.iter().map(|at| (*at, ListenerProtocol::Http));
         let redirect =
@@ -118,7 +116,7 @@ impl Proxy {
     /// If no listener is configured, or clients from any network could use
     /// it without authentication.
     pub fn check(&self) -> Result<()> {
-        if self.fronts().is_empty() {
+        if self.listeners().is_empty() {
             let help = "add --socks ADDR:PORT, --http ADDR:PORT, --forward LOCAL=HOST:PORT, or \
                         --redirect ADDR:PORT with --capture CIDR[:PORT]";
             return Err(Error::option("proxy", "no listener is configured", help));
@@ -137,8 +135,8 @@ impl Proxy {
     }
 }
 
-struct Proxying {
-    desk: SharedState,
+struct ProxyState {
+    shared: SharedState,
     outgoing: Outgoing,
     users: Option<Users>,
     clients: Vec<IpNet>,
@@ -150,21 +148,22 @@ struct Proxying {
 ///
 /// # Errors
 /// If the options are inconsistent, it cannot listen, or netfilter rejects the rules.
-pub fn run(proxy: &Proxy, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<()> {
+pub fn run(proxy: &Proxy, stop: &Stop, report: &mut dyn FnMut(&Event)) -> Result<()> {
     proxy.check()?;
     // Without the privilege the current limit applies.
     let _ = sys::limits::raise_open_files();
     let runtime = runtime()?;
     let result = runtime.block_on(async {
-        let (desk, events) = SharedState::new(&proxy.board);
+        let (shared, events) = SharedState::new(&proxy.board);
         let mut listeners = Vec::new();
         let (mut at, mut addresses) = (Vec::new(), Vec::new());
-        for (address, front) in proxy.fronts() {
-            let listener = listen(address).await?;
+        for (address, protocol) in proxy.listeners() {
+            let bound = TcpListener::bind(address).await;
+            let listener = bound.map_err(|cause| Error::socket("listen at", address, cause))?;
             let address = listener.local_addr().unwrap_or(address);
-            at.push((front.name(), address.to_string()));
+            at.push((protocol.name(), address.to_string()));
             addresses.push(address);
-            listeners.push((listener, front));
+            listeners.push((listener, protocol));
         }
         proxy.board.begin("proxy", at.clone());
         // Rules are installed last and removed first, so that they never redirect to a closed port.
@@ -173,14 +172,14 @@ pub fn run(proxy: &Proxy, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
             _ => None,
         };
         if installed.is_some() {
-            desk.tell(Event::Installed);
+            shared.report(Event::Installed);
         }
-        desk.tell(Event::Ready(at));
+        shared.report(Event::Ready(at));
         let redirection = proxy.redirect.as_ref().map(|(redirection, _)| redirection);
         let is_marked = redirection.is_some_and(|it| it.own() == Own::Marked);
         let dialer = Dialer { is_marked, listeners: addresses, ..Dialer::default() };
-        let proxying = Arc::new(Proxying {
-            desk,
+        let state = Arc::new(ProxyState {
+            shared,
             outgoing: Outgoing::new(proxy.peer.clone(), dialer),
             users: proxy.users.clone(),
             clients: proxy.clients.clone(),
@@ -188,31 +187,31 @@ pub fn run(proxy: &Proxy, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
             gate: Arc::new(Gate::new(Descriptors::of_process())),
         });
         let mut tasks = JoinSet::new();
-        for (listener, front) in listeners {
-            tasks.spawn(accept(Arc::clone(&proxying), listener, front));
+        for (listener, protocol) in listeners {
+            tasks.spawn(accept(Arc::clone(&state), listener, protocol));
         }
-        tokio::select! {
-            () = tell_until(stop, events, tell) => {}
-        }
+        report_until(stop, events, report).await;
         drop(installed);
         Ok(())
     });
-    runtime.shutdown_timeout(GRACE);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     result
 }
 
-async fn accept(proxying: Arc<Proxying>, listener: TcpListener, front: ListenerProtocol) {
+async fn accept(state: Arc<ProxyState>, listener: TcpListener, protocol: ListenerProtocol) {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
-        proxying.gate.wait_for_descriptors(&listener).await;
+        state.gate.wait_for_descriptors(&listener).await;
         match listener.accept().await {
             Ok((stream, client)) => {
-                let place = proxying.gate.enter(client.ip()).await;
-                let (proxying, front) = (Arc::clone(&proxying), front.clone());
-                tasks.spawn(async move { proxying.carry(stream, client, &front, place).await });
+                let place = state.gate.enter(client.ip()).await;
+                let (state, protocol) = (Arc::clone(&state), protocol.clone());
+                tasks.spawn(
+                    async move { state.serve_client(stream, client, &protocol, place).await },
+                );
             }
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
         }
     }
 }
@@ -225,17 +224,12 @@ struct Refusal {
 
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
-        Self { target: None, why: error.to_string() }
+        refusal(error)
     }
 }
 
-fn refusal(why: impl Into<String>) -> Refusal {
-    Refusal { target: None, why: why.into() }
-}
-
-/// An invalid request of a client.
-fn misread(error: impl std::error::Error) -> Refusal {
-    refusal(error.to_string())
+fn refusal(why: impl ToString) -> Refusal {
+    Refusal { target: None, why: why.to_string() }
 }
 
 /// Reads until a message is complete; the bytes after it stay in `bytes`.
@@ -263,20 +257,20 @@ async fn read_message<T, E: std::error::Error>(
     }
 }
 
-impl Proxying {
-    async fn carry(
+impl ProxyState {
+    async fn serve_client(
         &self,
         mut stream: TcpStream,
         from: SocketAddr,
-        front: &ListenerProtocol,
+        protocol: &ListenerProtocol,
         place: Place,
     ) {
         let client = from.to_string();
-        let ledger = &self.desk.ledger;
+        let ledger = &self.shared.ledger;
         let refused = |refusal: Refusal| {
             Counters::add(&ledger.counters.refused);
             let (client, target) = (client.clone(), refusal.target);
-            self.desk.tell(Event::Refused { client, target, why: refusal.why });
+            self.shared.report(Event::Refused { client, target, why: refusal.why });
         };
         let address = from.ip().to_canonical();
         if !self.clients.is_empty() && !self.clients.iter().any(|net| net.contains(&address)) {
@@ -289,15 +283,15 @@ impl Proxying {
         }
         // It may fail on a closed connection; the next read reports it.
         let _ = stream.set_nodelay(true);
-        let asked = tokio::select! {
-            asked = timeout(GREETING_TIMEOUT, self.ask(&mut stream, front)) => asked,
+        let request = tokio::select! {
+            request = timeout(GREETING_TIMEOUT, self.read_request(&mut stream, protocol)) => request,
             () = place.evicted() => {
                 let why = "it sent no request, and the limit of pending clients is reached";
                 return refused(refusal(why));
             }
         };
-        let (target, head) = match asked {
-            Ok(Ok(asked)) => asked,
+        let (target, head) = match request {
+            Ok(Ok(request)) => request,
             Ok(Err(refusal)) => return refused(refusal),
             Err(_) => {
                 let limit = GREETING_TIMEOUT.as_secs();
@@ -308,98 +302,96 @@ impl Proxying {
         // Clients above the limit wait here; their data stay in their sockets.
         let Ok(_slot) = self.slots.acquire().await else { return };
         drop(place);
-        let waits = matches!(front, ListenerProtocol::Socks | ListenerProtocol::Http);
-        let mut early = Early::new(head, (!waits).then_some(&mut stream));
+        // Clients of these protocols send no data before the reply.
+        let waits = matches!(protocol, ListenerProtocol::Socks | ListenerProtocol::Http);
+        let mut early = EarlyData::new(head, (!waits).then_some(&mut stream));
         let opened = self.outgoing.open(&target, &mut early).await;
-        let said = early.count;
+        let early_bytes = early.count;
         let link = match opened {
             Ok(link) => link,
             Err(error) => {
                 Counters::add(&ledger.counters.failed);
-                let _ = answer(&mut stream, front, Err(&error)).await;
+                let _ = send_result(&mut stream, protocol, Err(&error)).await;
                 let (target, why) = (target.to_string(), error.to_string());
-                return self.desk.tell(Event::Failed { client, target, why });
+                return self.shared.report(Event::Failed { client, target, why });
             }
         };
         // A disconnected client is detected when data are copied.
-        let _ = answer(&mut stream, front, Ok(())).await;
-        self.relay(stream, client, front, &target, link, said).await;
+        let _ = send_result(&mut stream, protocol, Ok(())).await;
+        self.relay(stream, client, protocol, &target, link, early_bytes).await;
     }
 
     async fn relay(
         &self,
         stream: TcpStream,
         client: String,
-        front: &ListenerProtocol,
+        protocol: &ListenerProtocol,
         target: &Target,
         mut link: Link,
-        said: u64,
+        early_bytes: u64,
     ) {
-        let counters = &self.desk.ledger.counters;
+        let counters = &self.shared.ledger.counters;
         let target = target.to_string();
-        let via = match &link {
+        let transport = match &link {
             Link::Mctcp(_) => {
                 Counters::add(&counters.sessions);
-                Via::Mctcp
+                Transport::Mctcp
             }
             Link::Plain(plain) => {
                 Counters::add(&counters.fallbacks);
                 let (target, why) = (target.clone(), plain.why.clone());
-                self.desk.tell(Event::Fallback { target, why });
-                Via::Plain
+                self.shared.report(Event::Fallback { target, why });
+                Transport::Plain
             }
         };
-        let entry = self.desk.ledger.enter(Carried {
-            front: front.name(),
-            via,
-            client: client.clone(),
-            target: target.clone(),
-            since: Instant::now(),
-            tally: Arc::default(),
-            session: link.observer().map(|it| Box::new(it) as Box<dyn Inspect>),
-        });
-        let (shown, via) = (target.clone(), via.name());
-        self.desk.tell(Event::Opened { client: client.clone(), target: shown, via });
-        entry.tally.sent.fetch_add(said, Ordering::Relaxed);
-        let result = relay(stream, &mut link, &entry.tally).await;
-        let why = result.err().map(|error| error.to_string());
-        let [sent, received] =
-            [&entry.tally.sent, &entry.tally.received].map(|it| it.load(Ordering::Relaxed));
-        self.desk.tell(Event::Closed { client, target, sent, received, why });
+        let session = link.observer().map(inspect);
+        let name = protocol.name();
+        let connection = OpenConnection::new(name, transport, client, target, session);
+        match &mut link {
+            Link::Mctcp(session) => {
+                self.shared.relay(connection, early_bytes, stream, session).await
+            }
+            Link::Plain(plain) => {
+                self.shared.relay(connection, early_bytes, stream, &mut plain.stream).await;
+            }
+        }
     }
 
     /// Reads a client's request: the target, and the first bytes for it.
-    async fn ask(
+    async fn read_request(
         &self,
         stream: &mut TcpStream,
-        front: &ListenerProtocol,
+        protocol: &ListenerProtocol,
     ) -> Result<(Target, Vec<u8>), Refusal> {
-        match front {
-            ListenerProtocol::Socks => self.ask_socks(stream).await,
-            ListenerProtocol::Http => self.ask_http(stream).await,
+        match protocol {
+            ListenerProtocol::Socks => self.read_socks_request(stream).await,
+            ListenerProtocol::Http => self.read_http_request(stream).await,
             ListenerProtocol::Forward(target) => Ok((target.clone(), Vec::new())),
             ListenerProtocol::Redirect => {
-                let there = redirect::destination(stream.as_fd()).map_err(misread)?;
+                let there = redirect::destination(stream.as_fd()).map_err(refusal)?;
                 Ok((Target::of(there), Vec::new()))
             }
         }
     }
 
-    async fn ask_socks(&self, stream: &mut TcpStream) -> Result<(Target, Vec<u8>), Refusal> {
+    async fn read_socks_request(
+        &self,
+        stream: &mut TcpStream,
+    ) -> Result<(Target, Vec<u8>), Refusal> {
         let mut bytes = Vec::new();
         let method = if self.users.is_some() { Method::Password } else { Method::None };
         let greeting = |bytes: &[u8]| socks::greeting(bytes, method);
         if let Err(error) = read_message(stream, &mut bytes, greeting).await? {
             stream.write_all(&socks::greeting_reply(None)).await?;
-            return Err(misread(error));
+            return Err(refusal(error));
         }
         stream.write_all(&socks::greeting_reply(Some(method))).await?;
         if let Some(users) = &self.users {
             let given = read_message(stream, &mut bytes, socks::credentials).await?;
-            let given = given.map_err(misread)?;
-            let right = users.know(&given);
-            stream.write_all(&socks::credentials_reply(right)).await?;
-            if !right {
+            let given = given.map_err(refusal)?;
+            let is_valid = users.contain(&given);
+            stream.write_all(&socks::credentials_reply(is_valid)).await?;
+            if !is_valid {
                 let name = String::from_utf8_lossy(&given.name).escape_debug().to_string();
                 return Err(refusal(format!("name or password of {name} is wrong")));
             }
@@ -408,23 +400,26 @@ impl Proxying {
             Ok(target) => Ok((target, bytes)),
             Err(error) => {
                 stream.write_all(&socks::request_reply(error.reply(), None)).await?;
-                Err(misread(error))
+                Err(refusal(error))
             }
         }
     }
 
-    async fn ask_http(&self, stream: &mut TcpStream) -> Result<(Target, Vec<u8>), Refusal> {
+    async fn read_http_request(
+        &self,
+        stream: &mut TcpStream,
+    ) -> Result<(Target, Vec<u8>), Refusal> {
         let mut bytes = Vec::new();
         let request = match read_message(stream, &mut bytes, http_connect::request).await? {
             Ok(request) => request,
             Err(error) => {
                 let text = http_connect::reply(error.status(), &error.to_string());
                 stream.write_all(text.as_bytes()).await?;
-                return Err(misread(error));
+                return Err(refusal(error));
             }
         };
         if let Some(users) = &self.users
-            && !request.credentials.as_ref().is_some_and(|given| users.know(given))
+            && !request.credentials.as_ref().is_some_and(|given| users.contain(given))
         {
             let why = "name or password is missing or wrong";
             let text = http_connect::reply(Status::Authentication, why);
@@ -436,13 +431,13 @@ impl Proxying {
 }
 
 /// Reports the result of the connection to its target to a client, if its protocol allows it.
-async fn answer(
+async fn send_result(
     stream: &mut TcpStream,
-    front: &ListenerProtocol,
+    protocol: &ListenerProtocol,
     outcome: Result<(), &Error>,
 ) -> io::Result<()> {
     let reply = outcome.map_or_else(reply_of, |()| Reply::Succeeded);
-    match front {
+    match protocol {
         ListenerProtocol::Socks => stream.write_all(&socks::request_reply(reply, None)).await,
         ListenerProtocol::Http => {
             let status = match reply {
@@ -467,7 +462,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forwards_are_ports_and_targets() {
+    fn parses_forwards() {
         let forward: Forward = "5000=example.org:80".parse().unwrap();
         assert_eq!(forward.listen, "127.0.0.1:5000".parse().unwrap());
         assert_eq!(forward.target, "example.org:80".parse().unwrap());

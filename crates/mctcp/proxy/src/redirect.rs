@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_name_what_is_captured() {
+    fn lines_contain_captured_networks_and_ports() {
         let text = redirection("127.0.0.1:4000", &["10.2.0.0/16", "10.3.0.1:80"]).unwrap();
         let text = text.lines(false);
         for part in [

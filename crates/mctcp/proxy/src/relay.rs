@@ -7,27 +7,50 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
-use super::ledger::Tally;
+use super::ledger::{ByteCounters, OpenConnection};
+use super::{Event, SharedState};
 
-/// Size of the buffer of one direction in bytes.
-const BUFFER: usize = 64 << 10;
+/// Kind of listener of a server.
+pub(crate) const SERVER: &str = "mctcp";
+/// Size of the buffer of one direction.
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// Copies until both directions have ended, or one has failed.
-pub(crate) async fn relay(
-    client: impl AsyncRead + AsyncWrite + Unpin,
-    peer: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    tally: &Arc<Tally>,
-) -> io::Result<()> {
-    let mut client = Metered { inner: client, tally: Arc::clone(tally) };
-    tokio::io::copy_bidirectional_with_sizes(&mut client, peer, BUFFER, BUFFER).await?;
-    Ok(())
+impl SharedState {
+    /// Copies between a plain TCP connection and the other end of `connection`, until both
+    /// directions have ended or one has failed. `early_bytes` were sent before.
+    pub(crate) async fn relay(
+        &self,
+        connection: OpenConnection,
+        early_bytes: u64,
+        plain: TcpStream,
+        other: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) {
+        let (client, target) = (connection.client.clone(), connection.target.clone());
+        let via = connection.transport.name();
+        let is_server = connection.listener == SERVER;
+        let entry = self.ledger.enter(connection);
+        self.report(Event::Opened { client: client.clone(), target: target.clone(), via });
+        entry.bytes.sent.fetch_add(early_bytes, Ordering::Relaxed);
+        let mut plain = Metered { inner: plain, bytes: Arc::clone(&entry.bytes) };
+        let size = BUFFER_BYTES;
+        let copied = tokio::io::copy_bidirectional_with_sizes(&mut plain, other, size, size).await;
+        let why = copied.err().map(|error| error.to_string());
+        let [mut sent, mut received] =
+            [&entry.bytes.sent, &entry.bytes.received].map(|it| it.load(Ordering::Relaxed));
+        if is_server {
+            // Its plain connection is that of the target, not that of the client.
+            std::mem::swap(&mut sent, &mut received);
+        }
+        self.report(Event::Closed { client, target, sent, received, why });
+    }
 }
 
-/// A client's connection with byte counters.
+/// A connection with byte counters.
 struct Metered<S> {
     inner: S,
-    tally: Arc<Tally>,
+    bytes: Arc<ByteCounters>,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
@@ -39,7 +62,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let before = place.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, place))?;
         let count = place.filled().len() - before;
-        self.tally.sent.fetch_add(count as u64, Ordering::Relaxed);
+        self.bytes.sent.fetch_add(count as u64, Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 }
@@ -51,7 +74,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let count = ready!(Pin::new(&mut self.inner).poll_write(cx, bytes))?;
-        self.tally.received.fetch_add(count as u64, Ordering::Relaxed);
+        self.bytes.received.fetch_add(count as u64, Ordering::Relaxed);
         Poll::Ready(Ok(count))
     }
 

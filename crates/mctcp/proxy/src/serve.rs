@@ -3,8 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mctcp::acceptor::Limits;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -13,18 +12,18 @@ use tokio::task::JoinSet;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::dial::{Dialer, lookup};
-use super::ledger::{Carried, Counters, Inspect, Via};
+use super::ledger::{Counters, Inspect, OpenConnection, Transport, inspect};
 use super::policy::Policy;
-use super::relay::relay;
+use super::relay::SERVER;
 use super::socks::Reply;
 use super::status::Board;
 use super::target::{Host, Target};
 use super::tls::ServerTls;
-use super::{Error, Event, GRACE, Result, SharedState, Stop, runtime, tell_until};
+use super::{Error, Event, Result, SHUTDOWN_TIMEOUT, SharedState, Stop, report_until, runtime};
 use mctcp_live::{Accepted, Config, Encryption, ListenerConfig, MctcpListener, MctcpStream, Plain};
 
 /// Interval at which the listener's counters are read.
-const TICK: Duration = Duration::from_millis(500);
+const COUNTER_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Options of a server.
 #[derive(Clone, Debug, Default)]
@@ -79,10 +78,10 @@ impl Serve {
 }
 
 struct Server {
-    desk: SharedState,
+    shared: SharedState,
     policy: Policy,
     to: Option<Target>,
-    takes_plain: bool,
+    accepts_plain: bool,
     dialer: Dialer,
 }
 
@@ -90,13 +89,13 @@ struct Server {
 ///
 /// # Errors
 /// If the options are inconsistent, or it cannot listen.
-pub fn run(serve: &Serve, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<()> {
+pub fn run(serve: &Serve, stop: &Stop, report: &mut dyn FnMut(&Event)) -> Result<()> {
     let policy = serve.policy()?;
     // Without the privilege the current limit applies.
     let _ = sys::limits::raise_open_files();
     let runtime = runtime()?;
     let result = runtime.block_on(async {
-        let (desk, events) = SharedState::new(&serve.board);
+        let (shared, events) = SharedState::new(&serve.board);
         let encrypt = |(tls, _): &(Arc<ServerConfig>, bool)| -> Arc<dyn Encryption> {
             Arc::new(ServerTls(Arc::clone(tls)))
         };
@@ -111,37 +110,38 @@ pub fn run(serve: &Serve, stop: &Stop, tell: &mut dyn FnMut(&Event)) -> Result<(
             listener_config.advertise = Some(serve.advertise.clone());
         }
         let listener = MctcpListener::bind(&serve.listen, listener_config)?;
-        let at = listener.addresses().iter().map(|at| ("mctcp", at.to_string()));
+        let at = listener.addresses().iter().map(|at| (SERVER, at.to_string()));
         let at: Vec<_> = at.collect();
         serve.board.begin("serve", at.clone());
-        desk.tell(Event::Ready(at));
-        let takes_plain = serve.fallback && serve.config.psk.is_none() && serve.tls.is_none();
+        shared.report(Event::Ready(at));
+        let accepts_plain = serve.fallback && serve.config.psk.is_none() && serve.tls.is_none();
         let listeners = listener.addresses().to_vec();
         let dialer = Dialer { listeners, ..Dialer::default() };
-        let server = Arc::new(Server { desk, policy, to: serve.to.clone(), takes_plain, dialer });
+        let server =
+            Arc::new(Server { shared, policy, to: serve.to.clone(), accepts_plain, dialer });
         tokio::select! {
             result = accept(server, listener) => return result,
-            () = tell_until(stop, events, tell) => {}
+            () = report_until(stop, events, report) => {}
         }
         Ok(())
     });
-    runtime.shutdown_timeout(GRACE);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     result
 }
 
 async fn accept(server: Arc<Server>, mut listener: MctcpListener) -> Result<()> {
     let mut tasks = JoinSet::new();
-    let mut ticks = tokio::time::interval(TICK);
+    let mut ticks = tokio::time::interval(COUNTER_INTERVAL);
     loop {
         tokio::select! {
             _ = ticks.tick() => {
-                server.desk.ledger.lock().listener = Some(listener.stats());
+                server.shared.ledger.lock().listener = Some(listener.stats());
             }
             accepted = listener.accept() => {
                 let server = Arc::clone(&server);
                 match accepted? {
-                    Accepted::Session(stream) => tasks.spawn(server.carry(stream)),
-                    Accepted::Plain(plain) => tasks.spawn(server.carry_plain(plain)),
+                    Accepted::Session(stream) => tasks.spawn(server.serve_session(stream)),
+                    Accepted::Plain(plain) => tasks.spawn(server.serve_plain(plain)),
                 };
             }
             Some(_) = tasks.join_next() => {}
@@ -150,19 +150,19 @@ async fn accept(server: Arc<Server>, mut listener: MctcpListener) -> Result<()> 
 }
 
 impl Server {
-    async fn carry(self: Arc<Self>, mut stream: MctcpStream) {
+    async fn serve_session(self: Arc<Self>, mut stream: MctcpStream) {
         let subflows = stream.subflows();
         let client = subflows.iter().find_map(|subflow| subflow.remote);
         let client = client.map_or_else(String::new, |at| at.to_string());
         let wanted = stream.target().to_owned();
-        Counters::add(&self.desk.ledger.counters.sessions);
+        Counters::add(&self.shared.ledger.counters.sessions);
         let connected = self.connect(&wanted).await;
         let named = !wanted.is_empty();
-        let (target, there) = match connected {
+        let (target, to_target) = match connected {
             Ok(connected) => connected,
             Err((reply, why)) => {
                 let shown = named.then(|| wanted.escape_debug().to_string());
-                self.turn_away(client, shown, reply, why);
+                self.reject(client, shown, reply, why);
                 if named {
                     // If this fails, the client has disconnected.
                     let _ = stream.write_all(&[reply.code()]).await;
@@ -174,68 +174,50 @@ impl Server {
         if named && stream.write_all(&[Reply::Succeeded.code()]).await.is_err() {
             return;
         }
-        let watched = Some(Box::new(stream.observer()) as Box<dyn Inspect>);
-        self.relay(stream, there, (client, target), watched).await;
+        let session = inspect(stream.observer());
+        self.relay(stream, to_target, (client, target), Some(session)).await;
     }
 
     /// Serves a client without MCTCP.
-    async fn carry_plain(self: Arc<Self>, plain: Plain) {
+    async fn serve_plain(self: Arc<Self>, plain: Plain) {
         let client = plain.stream.peer_addr().map_or_else(|_| String::new(), |at| at.to_string());
-        if !self.takes_plain {
-            let why = "it does not speak MCTCP".to_owned();
-            return self.turn_away(client, None, Reply::NotAllowed, why);
+        if !self.accepts_plain {
+            let why = "it does not support MCTCP".to_owned();
+            return self.reject(client, None, Reply::NotAllowed, why);
         }
-        let (target, mut there) = match self.connect("").await {
+        let (target, mut to_target) = match self.connect("").await {
             Ok(connected) => connected,
-            Err((reply, why)) => return self.turn_away(client, None, reply, why),
+            Err((reply, why)) => return self.reject(client, None, reply, why),
         };
-        Counters::add(&self.desk.ledger.counters.fallbacks);
-        let why = format!("{client} does not speak MCTCP");
-        self.desk.tell(Event::Fallback { target: target.clone(), why });
-        if there.write_all(&plain.head).await.is_ok() {
-            self.relay(plain.stream, there, (client, target), None).await;
+        Counters::add(&self.shared.ledger.counters.fallbacks);
+        let why = format!("{client} does not support MCTCP");
+        self.shared.report(Event::Fallback { target: target.clone(), why });
+        if to_target.write_all(&plain.head).await.is_ok() {
+            self.relay(plain.stream, to_target, (client, target), None).await;
         }
     }
 
     async fn relay(
         &self,
         mut stream: impl AsyncRead + AsyncWrite + Unpin,
-        there: TcpStream,
+        to_target: TcpStream,
         (client, target): (String, String),
-        session: Option<Box<dyn Inspect>>,
+        session: Option<Inspect>,
     ) {
-        let via = if session.is_some() { Via::Mctcp } else { Via::Plain };
-        let entry = self.desk.ledger.enter(Carried {
-            front: "mctcp",
-            via,
-            client: client.clone(),
-            target: target.clone(),
-            since: Instant::now(),
-            tally: Arc::default(),
-            session,
-        });
-        let (shown, via) = (target.clone(), via.name());
-        self.desk.tell(Event::Opened { client: client.clone(), target: shown, via });
-        let result = relay(there, &mut stream, &entry.tally).await;
-        let why = result.err().map(|error| error.to_string());
-        // Bytes received from the target are sent to the client.
-        let sent = entry.tally.received.load(Ordering::Relaxed);
-        let received = entry.tally.sent.load(Ordering::Relaxed);
-        self.desk.tell(Event::Closed { client, target, sent, received, why });
+        let transport = if session.is_some() { Transport::Mctcp } else { Transport::Plain };
+        let connection = OpenConnection::new(SERVER, transport, client, target, session);
+        self.shared.relay(connection, 0, to_target, &mut stream).await;
     }
 
-    fn turn_away(&self, client: String, target: Option<String>, reply: Reply, why: String) {
-        let counters = &self.desk.ledger.counters;
-        match (reply, target) {
-            (Reply::NotAllowed, target) => {
-                Counters::add(&counters.refused);
-                self.desk.tell(Event::Refused { client, target, why });
-            }
-            (_, target) => {
-                Counters::add(&counters.failed);
-                let target = target.unwrap_or_default();
-                self.desk.tell(Event::Failed { client, target, why });
-            }
+    fn reject(&self, client: String, target: Option<String>, reply: Reply, why: String) {
+        let counters = &self.shared.ledger.counters;
+        if reply == Reply::NotAllowed {
+            Counters::add(&counters.refused);
+            self.shared.report(Event::Refused { client, target, why });
+        } else {
+            Counters::add(&counters.failed);
+            let target = target.unwrap_or_default();
+            self.shared.report(Event::Failed { client, target, why });
         }
     }
 
@@ -243,17 +225,17 @@ impl Server {
     async fn connect(&self, wanted: &str) -> Result<(String, TcpStream), (Reply, String)> {
         let refused = |why: &str| (Reply::NotAllowed, why.to_owned());
         let target = if wanted.is_empty() {
-            self.to.clone().ok_or_else(|| refused("it names no target, and there is no --to"))?
+            self.to.clone().ok_or_else(|| refused("it requests no target, and --to is not set"))?
         } else {
             wanted.parse::<Target>().map_err(|error| (Reply::Failure, error.to_string()))?
         };
-        let own = wanted.is_empty();
-        if !own && !self.policy.may_permit(&target) {
+        let is_default = wanted.is_empty();
+        if !is_default && !self.policy.may_permit(&target) {
             return Err(refused("not allowed"));
         }
         let failed = |error: Error| (reply_of(&error), error.to_string());
         let mut addresses = lookup(&target).await.map_err(failed)?;
-        if !own {
+        if !is_default {
             addresses.retain(|address| self.policy.permits(&target, address.ip()));
             if addresses.is_empty() {
                 return Err(refused("its addresses are not allowed"));

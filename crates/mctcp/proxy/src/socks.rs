@@ -86,7 +86,7 @@ impl Reply {
     }
 
     /// Description for users.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Succeeded => "connected",
             Self::Failure => "the server failed",
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn greetings_offer_methods() {
+    fn parses_greetings() {
         complete(&[5, 2, 1, 0], |bytes| greeting(bytes, Method::None), ());
         complete(&[5, 2, 0, 2], |bytes| greeting(bytes, Method::Password), ());
         assert_eq!(greeting(&[5, 1, 0], Method::Password), Err(SocksError::Methods));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_passwords_may_be_as_long_as_they_are() {
+    fn parses_credentials_up_to_255_bytes() {
         let of = |name: &[u8], password: &[u8]| {
             let length = |bytes: &[u8]| u8::try_from(bytes.len()).unwrap();
             [&[1, length(name)], name, &[length(password)], password].concat()
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_name_targets_in_three_ways() {
+    fn parses_requests_of_all_address_types() {
         let target = |text: &str| text.parse::<Target>().unwrap();
         complete(&[5, 1, 0, 1, 10, 2, 0, 2, 0, 80], request, target("10.2.0.2:80"));
         let mut six = vec![5, 1, 0, 4, 0x20, 1, 0xd, 0xb8];
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn other_requests_are_answered_with_their_reason() {
+    fn reports_the_reply_to_invalid_requests() {
         let reply = |bytes: &[u8]| request(bytes).unwrap_err().reply();
         assert_eq!(reply(&[5, 2, 0, 1]), Reply::Command);
         assert_eq!(reply(&[5, 3, 0, 1]), Reply::Command);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_name_an_address() {
+    fn replies_contain_the_local_address() {
         let none = request_reply(Reply::Refused, None);
         assert_eq!(none, [5, 5, 0, 1, 0, 0, 0, 0, 0, 0]);
         let six = request_reply(Reply::Succeeded, Some("[::1]:258".parse().unwrap()));

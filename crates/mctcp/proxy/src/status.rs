@@ -5,21 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use base::Metric;
+use base::{Bytes, Metric, Span};
 use mctcp::session::{Statistics, SubflowState};
+use mctcp_live::SubflowInfo;
 use serde_json::{Value, json};
 
-use super::ledger::{Carried, Ledger, SubflowRow};
+use super::ledger::{Ledger, OpenConnection};
 
 /// Schema of the status.
 pub const SCHEMA: &str = "netarium.mctcp/1";
 /// Minimum interval over which a rate is measured.
-const INTERVAL: Duration = Duration::from_millis(500);
+const MIN_RATE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Computes rates from counters.
 #[derive(Debug, Default)]
 struct Meter {
-    /// By counter: the latest reading, the rate up to it, and the reading before.
+    /// Latest readings, by connection and subflow.
     readings: BTreeMap<(u64, Option<u32>), Reading>,
 }
 
@@ -42,7 +43,7 @@ impl Meter {
         let start = Reading { at: since, bytes: [0; 2], rate: [None; 2] };
         let reading = self.readings.entry(of).or_insert(start);
         let elapsed = now.saturating_duration_since(reading.at);
-        if elapsed >= INTERVAL {
+        if elapsed >= MIN_RATE_INTERVAL {
             let rate = |at: usize| {
                 let grown = bytes[at].saturating_sub(reading.bytes[at]);
                 Some(grown as f64 * 8.0 / elapsed.as_secs_f64())
@@ -60,11 +61,11 @@ pub struct Board(Arc<Inner>);
 struct Inner {
     since: Instant,
     ledger: Arc<Ledger>,
-    now: Mutex<Now>,
+    current: Mutex<Current>,
 }
 
 #[derive(Default)]
-struct Now {
+struct Current {
     role: &'static str,
     listens: Vec<(&'static str, String)>,
     meter: Meter,
@@ -78,8 +79,8 @@ impl std::fmt::Debug for Board {
 
 impl Default for Board {
     fn default() -> Self {
-        let (since, ledger, now) = (Instant::now(), Arc::default(), Mutex::default());
-        Self(Arc::new(Inner { since, ledger, now }))
+        let (since, ledger, current) = (Instant::now(), Arc::default(), Mutex::default());
+        Self(Arc::new(Inner { since, ledger, current }))
     }
 }
 
@@ -90,41 +91,41 @@ impl Board {
 
     /// Starts with a role: `serve`, `proxy` or `connect`.
     pub(crate) fn begin(&self, role: &'static str, listens: Vec<(&'static str, String)>) {
-        let mut now = self.0.now.lock().unwrap_or_else(PoisonError::into_inner);
-        (now.role, now.listens) = (role, listens);
+        let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
+        (current.role, current.listens) = (role, listens);
     }
 
     /// As JSON in SI units. Rates are those since a previous call, at least 500 ms ago.
     pub fn json(&self) -> Value {
         let now = Instant::now();
         let Inner { since, ledger, .. } = &*self.0;
-        let mut state_now = self.0.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let Now { role, listens, meter } = &mut *state_now;
+        let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let Current { role, listens, meter } = &mut *current;
         let state = ledger.lock();
-        let mut past = state.past;
-        meter.readings.retain(|(number, _), _| state.carried.contains_key(number));
+        let mut closed = state.closed;
+        meter.readings.retain(|(number, _), _| state.open.contains_key(number));
         let mut rows = Vec::new();
         let mut sessions = 0;
-        for (&number, carried) in &state.carried {
-            let statistics = carried.session.as_ref().map(|session| session.statistics());
-            let [sent, received] = bytes(carried);
-            past.sent += sent;
-            past.received += received;
-            if let Some(statistics) = &statistics {
+        for (&number, connection) in &state.open {
+            let session = connection.session.as_ref().map(|inspect| inspect());
+            let [sent, received] = bytes(connection);
+            closed.sent += sent;
+            closed.received += received;
+            if let Some((statistics, _)) = &session {
                 sessions += 1;
-                past.reinjected += statistics.reinjected;
-                past.subflows += statistics.subflows_opened;
+                closed.reinjected += statistics.reinjected;
+                closed.subflows += statistics.subflows_opened;
             }
-            rows.push(connection(now, meter, number, carried, statistics.as_ref()));
+            rows.push(connection_json(now, meter, number, connection, session.as_ref()));
         }
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let listens = listens.iter();
+        let listens = listens.iter().map(|(kind, at)| json!({"front": kind, "at": at}));
         let counters = &ledger.counters;
         let mut object = json!({
             "schema": SCHEMA,
             "role": role,
             "pid": std::process::id(),
-            "listens": listens.map(|(at, what)| json!({"front": at, "at": what})).collect::<Vec<_>>(),
+            "listens": listens.collect::<Vec<_>>(),
             "uptime_s": now.saturating_duration_since(*since).as_secs_f64(),
             "connections": rows.len(),
             "sessions": sessions,
@@ -132,10 +133,10 @@ impl Board {
             "fallbacks_total": count(&counters.fallbacks),
             "refused_total": count(&counters.refused),
             "failed_total": count(&counters.failed),
-            "sent_bytes_total": past.sent,
-            "received_bytes_total": past.received,
-            "reinjected_bytes_total": past.reinjected,
-            "subflows_total": past.subflows,
+            "sent_bytes_total": closed.sent,
+            "received_bytes_total": closed.received,
+            "reinjected_bytes_total": closed.reinjected,
+            "subflows_total": closed.subflows,
             "list": rows,
         });
         if let Some(listener) = &state.listener {
@@ -213,35 +214,35 @@ impl Board {
     }
 }
 
-fn bytes(carried: &Carried) -> [u64; 2] {
-    [&carried.tally.sent, &carried.tally.received].map(|it| it.load(Ordering::Relaxed))
+fn bytes(connection: &OpenConnection) -> [u64; 2] {
+    [&connection.bytes.sent, &connection.bytes.received].map(|it| it.load(Ordering::Relaxed))
 }
 
-fn connection(
+fn connection_json(
     now: Instant,
     meter: &mut Meter,
     number: u64,
-    carried: &Carried,
-    statistics: Option<&Statistics>,
+    connection: &OpenConnection,
+    session: Option<&(Statistics, Vec<SubflowInfo>)>,
 ) -> Value {
-    let [sent, received] = bytes(carried);
-    let rate = meter.read(now, (number, None), carried.since, [sent, received]);
-    let subflows = carried.session.as_ref().map(|session| session.subflows()).unwrap_or_default();
-    let rows = subflows.iter().map(|row| subflow(now, meter, (number, carried.since), row));
+    let [sent, received] = bytes(connection);
+    let rate = meter.read(now, (number, None), connection.since, [sent, received]);
+    let subflows = session.iter().flat_map(|(_, subflows)| subflows);
+    let rows = subflows.map(|it| subflow_json(now, meter, (number, connection.since), it));
     let mut object = json!({
         "id": number,
-        "front": carried.front,
-        "via": carried.via.name(),
-        "client": carried.client,
-        "target": carried.target,
-        "age_s": now.saturating_duration_since(carried.since).as_secs_f64(),
+        "front": connection.listener,
+        "via": connection.transport.name(),
+        "client": connection.client,
+        "target": connection.target,
+        "age_s": now.saturating_duration_since(connection.since).as_secs_f64(),
         "sent_bytes": sent,
         "received_bytes": received,
         "send_rate_bit_s": rate[0],
         "receive_rate_bit_s": rate[1],
         "subflows": rows.collect::<Vec<_>>(),
     });
-    if let Some(statistics) = statistics {
+    if let Some((statistics, _)) = session {
         object["reinjected_bytes"] = statistics.reinjected.into();
         object["duplicate_bytes"] = statistics.duplicate.into();
         object["reorder_peak_bytes"] = statistics.reorder_peak.into();
@@ -252,76 +253,76 @@ fn connection(
     object
 }
 
-fn subflow(
+fn subflow_json(
     now: Instant,
     meter: &mut Meter,
     (number, since): (u64, Instant),
-    row: &SubflowRow,
+    subflow: &SubflowInfo,
 ) -> Value {
-    let rate = meter.read(now, (number, Some(row.id)), since, [row.sent, row.received]);
+    let SubflowInfo { status, local, remote } = subflow;
+    let [sent, received] = [status.sent, status.received].map(Bytes::count);
+    let rate = meter.read(now, (number, Some(status.id.0)), since, [sent, received]);
     json!({
-        "id": row.id,
-        "local": row.local.map(|it| it.to_string()),
-        "remote": row.remote.map(|it| it.to_string()),
-        "state": match row.state {
+        "id": status.id.0,
+        "local": local.map(|it| it.to_string()),
+        "remote": remote.map(|it| it.to_string()),
+        "state": match status.state {
             SubflowState::Opening => "opening",
             SubflowState::Active => "active",
             SubflowState::Stale => "stale",
             SubflowState::Draining => "draining",
         },
-        "backup": row.backup,
-        "sent_bytes": row.sent,
-        "received_bytes": row.received,
-        "reinjected_bytes": row.reinjected,
-        "retransmits": row.retransmits,
+        "backup": status.priority.backup,
+        "sent_bytes": sent,
+        "received_bytes": received,
+        "reinjected_bytes": status.reinjected.count(),
+        "retransmits": status.info.retransmits,
         "send_rate_bit_s": rate[0],
         "receive_rate_bit_s": rate[1],
-        "srtt_s": row.srtt_s,
-        "cwnd_bytes": row.cwnd,
+        "srtt_s": status.info.srtt.map(Span::as_secs_f64),
+        "cwnd_bytes": status.info.cwnd.count(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use base::MetricValue;
+    use mctcp::frame::Priority;
+    use mctcp::session::SubflowStatus;
+    use mctcp::{PathInfo, SubflowId};
 
-    use super::super::ledger::{Counters, Inspect, Tally, Via};
+    use super::super::ledger::{ByteCounters, Counters, Transport};
     use super::*;
 
-    struct Session;
-
-    impl Inspect for Session {
-        fn statistics(&self) -> Statistics {
-            Statistics { reinjected: 7, subflows_opened: 2, ..Statistics::default() }
-        }
-
-        fn subflows(&self) -> Vec<SubflowRow> {
-            let row = |id: u32, local: &str| SubflowRow {
-                id,
-                local: Some(local.parse().unwrap()),
-                remote: None,
+    fn session() -> (Statistics, Vec<SubflowInfo>) {
+        let statistics = Statistics { reinjected: 7, subflows_opened: 2, ..Statistics::default() };
+        let row = |id: u32, local: &str| {
+            let status = SubflowStatus {
+                id: SubflowId(id),
+                path: None,
                 state: SubflowState::Active,
-                backup: id == 1,
-                sent: 1000,
-                received: 0,
-                reinjected: 0,
-                retransmits: 0,
-                srtt_s: Some(0.02),
-                cwnd: 14480,
+                priority: Priority { backup: id == 1, ..Priority::default() },
+                info: PathInfo::default(),
+                sent: Bytes::new(1000),
+                received: Bytes::ZERO,
+                reinjected: Bytes::ZERO,
+                outstanding: Bytes::ZERO,
             };
-            vec![row(0, "10.0.1.1:4000"), row(1, "10.0.2.1:4000"), row(2, "10.0.1.1:4001")]
-        }
+            SubflowInfo { status, local: Some(local.parse().unwrap()), remote: None }
+        };
+        let rows = vec![row(0, "10.0.1.1:4000"), row(1, "10.0.2.1:4000"), row(2, "10.0.1.1:4001")];
+        (statistics, rows)
     }
 
-    fn carried(session: bool) -> Carried {
-        Carried {
-            front: "socks",
-            via: if session { Via::Mctcp } else { Via::Plain },
+    fn connection(has_session: bool) -> OpenConnection {
+        OpenConnection {
+            listener: "socks",
+            transport: if has_session { Transport::Mctcp } else { Transport::Plain },
             client: "127.0.0.1:1".to_owned(),
             target: "example.org:80".to_owned(),
             since: Instant::now().checked_sub(Duration::from_secs(2)).unwrap(),
-            tally: Arc::new(Tally { sent: 3000.into(), received: 5.into() }),
-            session: session.then(|| Box::new(Session) as _),
+            bytes: Arc::new(ByteCounters { sent: 3000.into(), received: 5.into() }),
+            session: has_session.then(|| Box::new(session) as _),
         }
     }
 
@@ -329,8 +330,8 @@ mod tests {
     fn counts_closed_connections() {
         let board = Board::default();
         let ledger = Arc::clone(board.ledger());
-        let first = ledger.enter(carried(true));
-        let second = ledger.enter(carried(false));
+        let first = ledger.enter(connection(true));
+        let second = ledger.enter(connection(false));
         Counters::add(&ledger.counters.fallbacks);
         let status = board.json();
         assert_eq!((&status["connections"], &status["sessions"]), (&2.into(), &1.into()));
@@ -347,15 +348,15 @@ mod tests {
             (&0.into(), &6000.into())
         );
         assert_eq!(status["subflows_total"], 2);
-        assert!(board.0.now.lock().unwrap().meter.readings.is_empty());
+        assert!(board.0.current.lock().unwrap().meter.readings.is_empty());
     }
 
     #[test]
-    fn metrics_sum_up_addresses() {
+    fn metrics_sum_subflows_by_address() {
         let board = Board::default();
         board.begin("serve", Vec::new());
         let ledger = Arc::clone(board.ledger());
-        let _entry = ledger.enter(carried(true));
+        let _entry = ledger.enter(connection(true));
         Counters::add(&ledger.counters.fallbacks);
         let metrics = board.metrics();
         let of = |name: &str| -> Vec<(MetricValue, &str)> {

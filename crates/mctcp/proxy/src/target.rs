@@ -67,7 +67,7 @@ impl Host {
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_number = last.chars().all(|c| c.is_ascii_digit());
         if name.len() > MAX_NAME_BYTES || is_number || !name.split('.').all(is_label) {
-            return Err(TargetError::Host(short(text)));
+            return Err(TargetError::Host(truncated(text)));
         }
         Ok(Self::Name(name.to_ascii_lowercase()))
     }
@@ -78,27 +78,27 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let Some((host, port)) = text.rsplit_once(':') else {
-            return Err(TargetError::NoPort(short(text)));
+            return Err(TargetError::NoPort(truncated(text)));
         };
         let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(inner) => match inner.parse::<Ipv6Addr>() {
                 Ok(address) => Host::Address(IpAddr::V6(address).to_canonical()),
-                Err(_) => return Err(TargetError::Host(short(host))),
+                Err(_) => return Err(TargetError::Host(truncated(host))),
             },
             // An IPv6 address without brackets, whose last group is not a port.
-            None if host.contains(':') => return Err(TargetError::NoPort(short(text))),
+            None if host.contains(':') => return Err(TargetError::NoPort(truncated(text))),
             None => Host::parse(host)?,
         };
         let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
         match port.parse::<u16>() {
             Ok(port) if is_number && port != 0 => Ok(Self { host, port }),
-            _ => Err(TargetError::Port(short(port))),
+            _ => Err(TargetError::Port(truncated(port))),
         }
     }
 }
 
 /// The text truncated for a message, because it may come from an untrusted source.
-fn short(text: &str) -> String {
+fn truncated(text: &str) -> String {
     let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().take(64).map(clean).collect()
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_read_and_written() {
+    fn parses_and_formats_targets() {
         for (text, shown) in [
             ("example.org:443", "example.org:443"),
             ("Example.ORG.:443", "example.org:443"),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_with_the_part_that_is_wrong() {
+    fn rejects_invalid_targets_with_the_invalid_part() {
         let error = |text: &str| text.parse::<Target>().unwrap_err();
         assert_eq!(error("example.org"), TargetError::NoPort("example.org".to_owned()));
         assert_eq!(error("2001:db8::1"), TargetError::NoPort("2001:db8::1".to_owned()));

@@ -173,26 +173,27 @@ pub fn name(text: &str) -> Result<ServerName<'static>> {
     })
 }
 
+/// An error of the content of a file.
+fn invalid<E: ToString>(path: &Path) -> impl Fn(E) -> Error {
+    |why| Error::Tls { path: path.to_owned(), why: why.to_string() }
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let wrong = |why: String| Error::Tls { path: path.to_owned(), why };
-    let bytes = read(path).map_err(|e| wrong(e.to_string()))?;
+    let bytes = read(path).map_err(invalid(path))?;
     let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let list = list.map_err(|e| wrong(e.to_string()))?;
-    if list.is_empty() { Err(wrong("the file has no certificate".to_owned())) } else { Ok(list) }
+    let list = list.map_err(invalid(path))?;
+    if list.is_empty() { Err(invalid(path)("the file has no certificate")) } else { Ok(list) }
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
-    let wrong = |why: String| Error::Tls { path: path.to_owned(), why };
-    let bytes = read(path).map_err(|e| wrong(e.to_string()))?;
-    PrivateKeyDer::from_pem_slice(&bytes).map_err(|e| wrong(e.to_string()))
+    let bytes = read(path).map_err(invalid(path))?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(invalid(path))
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
-        let wrong = |e: tokio_rustls::rustls::Error| e.to_string();
-        let added = roots.add(certificate).map_err(wrong);
-        added.map_err(|why| Error::Tls { path: path.to_owned(), why })?;
+        roots.add(certificate).map_err(invalid(path))?;
     }
     Ok(roots)
 }
@@ -202,18 +203,17 @@ fn authorities(path: &Path) -> Result<RootCertStore> {
 /// # Errors
 /// If a file cannot be read, or its content is invalid.
 pub fn server(own: Identity<'_>, clients: Option<&Path>) -> Result<Arc<ServerConfig>> {
-    let wrong = |path: &Path, why: String| Error::Tls { path: path.to_owned(), why };
     let builder = ServerConfig::builder();
     let builder = match clients {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let verifier = WebPkiClientVerifier::builder(Arc::new(authorities(path)?)).build();
-            builder.with_client_cert_verifier(verifier.map_err(|e| wrong(path, e.to_string()))?)
+            builder.with_client_cert_verifier(verifier.map_err(invalid(path))?)
         }
     };
     let (chain, key) = (certificates(own.certificates)?, private_key(own.key)?);
     let config = builder.with_single_cert(chain, key);
-    Ok(Arc::new(config.map_err(|e| wrong(own.certificates, e.to_string()))?))
+    Ok(Arc::new(config.map_err(invalid(own.certificates))?))
 }
 
 /// TLS of a client that trusts these authorities, optionally with its own certificate.
@@ -226,9 +226,7 @@ pub fn client(trusted: &Path, own: Option<Identity<'_>>) -> Result<Arc<ClientCon
         None => builder.with_no_client_auth(),
         Some(own) => {
             let (chain, key) = (certificates(own.certificates)?, private_key(own.key)?);
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|e| Error::Tls { path: own.certificates.to_owned(), why: e.to_string() })?
+            builder.with_client_auth_cert(chain, key).map_err(invalid(own.certificates))?
         }
     };
     Ok(Arc::new(config))
@@ -239,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_long_enough() {
+    fn rejects_short_and_endless_keys() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         std::fs::write(&path, "  0123456789abcdef\n").unwrap();
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_read_with_their_keys() {
+    fn loads_certificates_and_keys() {
         let folder = tempfile::tempdir().unwrap();
         let of = |name: &str| folder.path().join(name);
         let made = rcgen::generate_simple_self_signed(["example.org".to_owned()]).unwrap();

@@ -35,7 +35,7 @@ fn new_client_replaces_oldest_idle_client_of_its_source() {
 }
 
 #[test]
-fn idle_clients_of_many_sources_give_way() {
+fn new_client_replaces_an_idle_client_of_another_source() {
     let (gate, start) = (gate(), Instant::now());
     let idle: Vec<_> = (1..=8).map(|last| gate.try_enter(start, source(last)).unwrap()).collect();
     assert!(gate.try_enter(start, source(9)).is_none());
@@ -45,7 +45,7 @@ fn idle_clients_of_many_sources_give_way() {
 }
 
 #[test]
-fn source_with_the_most_clients_makes_room_for_others() {
+fn new_client_replaces_one_of_the_source_with_most_clients() {
     let (gate, start) = (gate(), Instant::now());
     let _one = gate.try_enter(start, source(3)).unwrap();
     let held: Vec<_> = [1, 1, 1, 1, 2, 2, 2]
@@ -57,7 +57,7 @@ fn source_with_the_most_clients_makes_room_for_others() {
 }
 
 #[test]
-fn no_client_enters_while_all_wait_for_slots() {
+fn rejects_clients_while_all_places_wait_for_slots() {
     let (gate, start) = (gate(), Instant::now());
     let mut waiting: Vec<_> =
         (1..=8).map(|last| gate.try_enter(start, source(last)).unwrap()).collect();
