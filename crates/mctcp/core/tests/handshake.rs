@@ -19,19 +19,31 @@ fn outputs(session: &mut Session<Bytes>) -> Vec<Output<Bytes>> {
 }
 
 fn key() -> SessionKey {
-    SessionKey::derive(b"between us", &[1; 32], &[2; 32])
+    SessionKey::derive(b"secret", &[1; 32], &[2; 32])
+}
+
+fn hello_ack(key: &SessionKey) -> HelloAck {
+    let proof = key.hello_ack_proof();
+    HelloAck { nonce: [2; 32], credit: 0, limits: LIMITS, session: 7, proof }
 }
 
 fn server(proof: bool) -> Session<Bytes> {
     let target = String::new();
     let hello =
         Hello { nonce: [1; 32], subflow: FIRST, credit: 0, limits: LIMITS, target, token: [0; 16] };
-    let proof_of_key = key().hello_ack_proof();
-    let ack =
-        HelloAck { nonce: [2; 32], credit: 0, limits: LIMITS, session: 7, proof: proof_of_key };
+    let ack = hello_ack(&key());
     let mut server = Session::accept(at(0), Settings::default(), &hello, &ack, key(), proof);
     outputs(&mut server);
     server
+}
+
+/// A client with two paths.
+fn client(target: &str) -> Session<Bytes> {
+    let target = target.to_owned();
+    let opening = Opening { seed: [1; 32], target, secret: None, proof: false };
+    let mut client = Session::connect(Settings::default(), opening);
+    (0..2).for_each(|id| client.add_path(at(0), PathId(id), Priority::default()));
+    client
 }
 
 fn data() -> Frame<Bytes> {
@@ -113,10 +125,7 @@ fn drops_a_session_without_proof() {
 
 #[test]
 fn repeats_hello_on_another_connection_when_the_first_is_lost() {
-    let target = "example.org:80".to_owned();
-    let opening = Opening { seed: [1; 32], target, secret: None, proof: false };
-    let mut client: Session<Bytes> = Session::connect(Settings::default(), opening);
-    (0..2).for_each(|id| client.add_path(at(0), PathId(id), Priority::default()));
+    let mut client = client("example.org:80");
     client.on_wake(at(250));
     let first = client.connected(at(260), PathId(0)).unwrap();
     let second = client.connected(at(270), PathId(1)).unwrap();
@@ -124,9 +133,9 @@ fn repeats_hello_on_another_connection_when_the_first_is_lost() {
         matches!(output, Output::Send { subflow, path_seq: 0, frame: Frame::Hello(hello) }
             if *subflow == id && hello.subflow == id)
     };
-    let said = outputs(&mut client);
-    assert!(said.iter().any(|output| is_hello(output, first)));
-    assert!(!said.iter().any(|output| is_hello(output, second)));
+    let sent = outputs(&mut client);
+    assert!(sent.iter().any(|output| is_hello(output, first)));
+    assert!(!sent.iter().any(|output| is_hello(output, second)));
     client.on_end(at(300), first, End::Failed);
     assert!(outputs(&mut client).iter().any(|output| is_hello(output, second)));
 }
@@ -136,18 +145,14 @@ fn forged_answer_to_join_ends_only_its_connection() {
     let reset = Frame::Reset { reason: Reason::Aborted, text: String::new() };
     let challenge = mctcp::frame::Challenge { nonce: [9; 16], proof: [9; 16] };
     for frame in [reset, data(), Frame::Challenge(challenge), Frame::Refuse(Reason::Limit)] {
-        let opening = Opening { seed: [1; 32], target: String::new(), secret: None, proof: false };
-        let mut client: Session<Bytes> = Session::connect(Settings::default(), opening);
-        (0..2).for_each(|id| client.add_path(at(0), PathId(id), Priority::default()));
+        let mut client = client("");
         let first = client.connected(at(10), PathId(0)).unwrap();
         let nonce = outputs(&mut client).into_iter().find_map(|output| match output {
             Output::Send { frame: Frame::Hello(hello), .. } => Some(hello.nonce),
             _ => None,
         });
         let key = SessionKey::derive(&[], &nonce.unwrap(), &[2; 32]);
-        let proof = key.hello_ack_proof();
-        let ack = HelloAck { nonce: [2; 32], credit: 0, limits: LIMITS, session: 7, proof };
-        client.on_frame(at(20), first, 0, Frame::HelloAck(ack));
+        client.on_frame(at(20), first, 0, Frame::HelloAck(hello_ack(&key)));
         client.join_now(at(20));
         let joining = client.connected(at(30), PathId(1)).unwrap();
         outputs(&mut client);

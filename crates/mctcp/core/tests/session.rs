@@ -9,5 +9,4 @@ mod lives;
 mod random;
 mod rates;
 mod script;
-mod verdict;
 mod world;

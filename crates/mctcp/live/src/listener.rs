@@ -206,6 +206,19 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the state, and passes the resulting verdicts to the handshakes in progress.
+    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        while let Some(verdict) = state.acceptor.poll() {
+            if let Some(sender) = state.pending.get(&verdict.connection()) {
+                // A closed connection needs no verdict.
+                let _ = sender.send(verdict);
+            }
+        }
+        result
+    }
+
     /// Accepts connections in an endless loop.
     async fn listen(self: Arc<Self>, listener: TcpListener) {
         let mut pending = JoinSet::new();
@@ -278,32 +291,26 @@ impl Hub {
     }
 
     fn open(&self, source: IpAddr) -> Option<(ConnectionId, mpsc::UnboundedReceiver<Verdict>)> {
-        let mut state = self.lock();
-        let id = state.acceptor.open(system::now(), source);
-        let opened = id.map(|id| {
+        self.update(|state| {
+            let id = state.acceptor.open(system::now(), source)?;
             // Unbounded, because a connection gets only a few verdicts.
             let (sender, verdicts) = mpsc::unbounded_channel();
             state.pending.insert(id, sender);
-            (id, verdicts)
-        });
-        state.deliver();
-        opened
+            Some((id, verdicts))
+        })
     }
 
     fn on_frame(&self, id: ConnectionId, frame: Frame<Bytes>, exported: Option<&[u8]>) {
-        let mut state = self.lock();
-        state.acceptor.on_frame(system::now(), id, frame, exported);
-        state.deliver();
+        self.update(|state| state.acceptor.on_frame(system::now(), id, frame, exported));
     }
 
     /// Removes a connection that was closed or assigned to a session.
     fn leave(&self, id: ConnectionId, count: impl FnOnce(&mut ListenerStatistics)) {
-        let mut state = self.lock();
-        state.pending.remove(&id);
-        state.acceptor.on_lost(system::now(), id);
-        count(&mut state.statistics);
-        state.deliver();
-        drop(state);
+        self.update(|state| {
+            state.pending.remove(&id);
+            state.acceptor.on_lost(system::now(), id);
+            count(&mut state.statistics);
+        });
         self.freed.notify_waiters();
     }
 
@@ -316,24 +323,22 @@ impl Hub {
     }
 
     pub(crate) fn mark_proven(&self, session: u64) {
-        let mut state = self.lock();
-        state.acceptor.mark_proven(session);
-        state.deliver();
+        self.update(|state| state.acceptor.mark_proven(session));
     }
 
     pub(crate) fn remove(&self, session: u64) {
-        let mut state = self.lock();
-        state.sessions.remove(&session);
-        state.acceptor.remove(session);
-        state.deliver();
+        self.update(|state| {
+            state.sessions.remove(&session);
+            state.acceptor.remove(session);
+        });
     }
 
     /// Records that the session has closed without error.
     pub(crate) fn finish(&self, session: u64) {
-        let mut state = self.lock();
-        state.sessions.remove(&session);
-        state.acceptor.finish(session);
-        state.deliver();
+        self.update(|state| {
+            state.sessions.remove(&session);
+            state.acceptor.finish(session);
+        });
     }
 
     /// Passes a client to the application, or drops it if the queue is full.
@@ -367,18 +372,6 @@ impl Hub {
         driver.spawn();
         if let Some(stream) = open {
             self.announce(Accepted::Session(stream));
-        }
-    }
-}
-
-impl State {
-    /// Passes verdicts to the handshakes in progress.
-    fn deliver(&mut self) {
-        while let Some(verdict) = self.acceptor.poll() {
-            if let Some(sender) = self.pending.get(&verdict.connection()) {
-                // A closed connection needs no verdict.
-                let _ = sender.send(verdict);
-            }
         }
     }
 }

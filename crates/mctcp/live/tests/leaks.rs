@@ -12,7 +12,7 @@ async fn session(finishes: bool) {
     let paths: Vec<_> = listener.addresses().iter().map(|at| PathSpec::from(*at)).collect();
     let mut client = MctcpStream::connect(paths, "", Config::default()).await.unwrap();
     let Accepted::Session(mut server) = listener.accept().await.unwrap() else {
-        panic!("that was no session")
+        panic!("expected a session")
     };
     client.join_now();
     client.write_all(&vec![1; 200_000]).await.unwrap();
@@ -29,7 +29,7 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn no_task_and_no_descriptor_is_left_of_dropped_streams() {
+fn dropped_streams_leave_no_task_and_no_descriptor() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let before = descriptors();
     let metrics = runtime.metrics();

@@ -128,7 +128,7 @@ impl<P: Payload> Session<P> {
 
     fn close_all(&mut self) {
         for subflow in std::mem::take(&mut self.subflows) {
-            self.statistics.add(&subflow);
+            self.statistics.retransmits += subflow.info.retransmits;
             self.outputs.push_back(Output::Close { subflow: subflow.id, abort: false });
         }
         for path in std::mem::take(&mut self.paths) {
@@ -170,7 +170,7 @@ impl<P: Payload> Session<P> {
         let subflow = self.subflows.remove(at);
         self.outgoing.mark_due(subflow.slot);
         self.outgoing.clear(subflow.slot);
-        self.statistics.add(&subflow);
+        self.statistics.retransmits += subflow.info.retransmits;
         self.statistics.subflows_lost += 1;
         self.outputs.push_back(Output::Close { subflow: id, abort });
         self.event(Event::SubflowDown(id));

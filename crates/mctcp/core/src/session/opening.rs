@@ -40,7 +40,7 @@ impl std::fmt::Debug for Opening {
 /// State of a client's end for HELLO and JOIN.
 #[derive(Debug)]
 pub(super) struct Client {
-    opening: Opening,
+    pub(super) opening: Opening,
     nonce: [u8; 32],
     /// Next subflow identifier and join index.
     next_subflow: u32,
@@ -51,13 +51,6 @@ pub(super) struct Client {
     pub(super) delivered: Option<Time>,
     /// Time of the next attempt on another path, while no session is established.
     pub(super) next_path: Time,
-}
-
-impl Client {
-    /// Whether the server withholds data from its application until it has a proof.
-    pub(super) fn is_proof_pending(&self) -> bool {
-        self.opening.proof
-    }
 }
 
 impl<P: Payload> Session<P> {

@@ -2,7 +2,7 @@
 
 use base::{Bytes, Span};
 
-use super::subflow::{State, Subflow};
+use super::subflow::State;
 use super::{Phase, Session};
 use crate::frame::Priority;
 use crate::payload::Payload;
@@ -70,13 +70,6 @@ pub struct Statistics {
     pub subflows_lost: u64,
     /// Segments that TCP retransmitted on ended subflows.
     pub retransmits: u64,
-}
-
-impl Statistics {
-    /// Adds the counters of an ended subflow.
-    pub(super) fn add<P>(&mut self, subflow: &Subflow<P>) {
-        self.retransmits += subflow.info.retransmits;
-    }
 }
 
 impl<P: Payload> Session<P> {

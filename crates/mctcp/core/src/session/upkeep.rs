@@ -64,7 +64,7 @@ impl<P: Payload> Session<P> {
     /// without that. With a proof it starts when HELLO is sent, as the server drops a client without
     /// proof after the handshake timeout.
     fn opening_deadline(&self, client: &Client) -> Time {
-        let hello_sent = if client.is_proof_pending() { client.since } else { client.delivered };
+        let hello_sent = if client.opening.proof { client.since } else { client.delivered };
         match hello_sent {
             Some(hello_sent) => hello_sent + self.settings.handshake,
             None => self.started_at + self.settings.resume,

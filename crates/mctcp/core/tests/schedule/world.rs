@@ -183,10 +183,9 @@ impl World {
             min_rtt: Some(Span::from_millis(20)),
             cwnd: Bytes::new(ROOM_BYTES),
             in_flight: Bytes::new(pipe.bytes),
-            notsent: Bytes::ZERO,
             acked: Bytes::new(pipe.delivered),
             delivery_rate: Some(Bandwidth::from_mbits_per_sec(10)),
-            retransmits: 0,
+            ..PathInfo::default()
         };
         let now = self.now;
         if let Some(session) = self.end(side) {
@@ -509,14 +508,12 @@ impl World {
         let subflow = self.connections.get(at)?.subflow;
         let info = PathInfo {
             srtt: Some(Span::from_micros(script.number()?)).filter(|span| span.is_positive()),
-            rtt_var: None,
-            min_rtt: None,
             cwnd: Bytes::new(script.number()?),
             in_flight: Bytes::new(script.number()?),
             notsent: Bytes::new(script.number()?),
             acked: Bytes::new(script.number()?),
             delivery_rate: Some(Bandwidth::from_bits_per_sec(script.number()?)),
-            retransmits: 0,
+            ..PathInfo::default()
         };
         let now = self.now;
         self.end(side)?.on_path_info(now, subflow, info);

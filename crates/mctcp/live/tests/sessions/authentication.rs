@@ -51,12 +51,11 @@ async fn transfers(mut client: MctcpStream, mut server: MctcpStream) {
 }
 
 #[tokio::test]
-async fn subflows_may_be_under_tls() {
+async fn transfers_over_tls() {
     let (server_side, client_side) = tls();
     let mut listener = listener(2, encrypted(server_side));
     let config = Config { encryption: Some(client_side), ..Config::default() };
-    let connect = MctcpStream::connect(paths(&listener), "", config);
-    let client = in_time(connect).await.unwrap();
+    let client = connect(paths(&listener), config).await;
     let server = accept(&mut listener).await;
     transfers(client, server).await;
 }
@@ -72,7 +71,7 @@ async fn rejects_plain_sessions_where_tls_is_required() {
     let mut other = TcpStream::connect(listener.addresses()[0]).await.unwrap();
     other.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
     let Accepted::Plain(mut plain) = in_time(listener.accept()).await.unwrap() else {
-        panic!("that was no session")
+        panic!("expected a session")
     };
     let mut request = [0; 3];
     in_time(plain.stream.read_exact(&mut request)).await.unwrap();
@@ -82,25 +81,25 @@ async fn rejects_plain_sessions_where_tls_is_required() {
 #[tokio::test]
 async fn rejects_a_wrong_certificate() {
     let (server_side, _) = tls();
-    let (_, stranger) = tls();
+    let (_, other_client) = tls();
     let listener = listener(1, encrypted(server_side));
-    let config = Config { encryption: Some(stranger), ..Config::default() };
+    let config = Config { encryption: Some(other_client), ..Config::default() };
     let error = in_time(MctcpStream::connect(paths(&listener), "", config)).await.unwrap_err();
     assert!(matches!(error, Error::Connect(_)), "{error}");
 }
 
 #[tokio::test]
-async fn both_ends_may_share_a_key() {
+async fn transfers_with_a_pre_shared_key() {
     let (client, server, _listener) = pair(2, with_psk(b"known to both")).await;
     transfers(client, server).await;
 }
 
 #[tokio::test]
-async fn a_wrong_key_opens_nothing() {
+async fn wrong_key_opens_no_session() {
     for config in [with_psk(b"another"), Config::default()] {
         let session = with_psk(b"known to both");
         let mut listener = listener(1, ListenerConfig { session, ..Default::default() });
-        let client = in_time(MctcpStream::connect(paths(&listener), "", config)).await.unwrap();
+        let client = connect(paths(&listener), config).await;
         let error = in_time(async {
             let mut client = client;
             client.write_all(b"let me in").await?;
@@ -111,7 +110,7 @@ async fn a_wrong_key_opens_nothing() {
         let wrong = matches!(cause, Error::Ended { reason: Reason::Authentication, .. });
         assert!(wrong, "{cause:?}");
         let none = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
-        assert!(none.is_err(), "the application got a stranger: {none:?}");
+        assert!(none.is_err(), "the application got a other_client: {none:?}");
     }
 }
 
@@ -129,7 +128,7 @@ fn hello(number: u32, psk: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hellos_without_the_key_take_no_session() {
+async fn hellos_without_the_key_open_no_session() {
     let psk: &[u8] = b"known to both";
     let mut config = ListenerConfig { session: with_psk(psk), ..Default::default() };
     config.limits.sessions = 4;
@@ -145,8 +144,7 @@ async fn hellos_without_the_key_take_no_session() {
         stream.write_all(&hello(number, b"another")).await.unwrap();
         flood.push(stream);
         if number % 100 == 99 {
-            let connect = MctcpStream::connect(paths(&listener), "", with_psk(psk));
-            let client = in_time(connect).await.unwrap();
+            let client = connect(paths(&listener), with_psk(psk)).await;
             in_time(client.established()).await.unwrap();
             sessions.push((client, accept(&mut listener).await));
         }
@@ -160,44 +158,43 @@ async fn hellos_without_the_key_take_no_session() {
 }
 
 #[tokio::test]
-async fn a_client_hears_that_a_server_speaks_something_else() {
+async fn client_reports_a_server_of_another_protocol() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
-    let greetings: [(&[u8], bool); 3] =
+    let answers: [(&[u8], bool); 3] =
         [(b"220 mail.test ESMTP\r\n", true), (b"no", false), (b"", false)];
-    for (greeting, is_foreign) in greetings {
-        let connect = MctcpStream::connect([PathSpec::from(at)], "", Config::default());
-        let mut client = in_time(connect).await.unwrap();
+    for (answer, is_other_protocol) in answers {
+        let mut client = connect([PathSpec::from(at)], Config::default()).await;
         client.write_all(b"EHLO client.test\r\n").await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
-        server.write_all(greeting).await.unwrap();
+        server.write_all(answer).await.unwrap();
         server.shutdown().await.unwrap();
         let error = in_time(client.established()).await.unwrap_err();
         // Only bytes of another protocol prove that the peer does not support MCTCP.
         let is_right = match error {
-            Error::NotMctcp => is_foreign,
-            Error::Disconnected => !is_foreign,
+            Error::NotMctcp => is_other_protocol,
+            Error::Disconnected => !is_other_protocol,
             _ => false,
         };
-        assert!(is_right, "{error} after {greeting:?}");
+        assert!(is_right, "{error} after {answer:?}");
         let again: Vec<u8> = client.reclaim().concat();
         assert_eq!(again, b"EHLO client.test\r\n");
     }
 }
 
 #[tokio::test]
-async fn a_client_does_not_wait_long_for_a_server_that_is_silent() {
+async fn client_times_out_on_a_silent_server() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let mut config = Config::default();
     config.settings.handshake = base::Span::from_millis(300);
-    let client = in_time(MctcpStream::connect([PathSpec::from(at)], "", config)).await.unwrap();
+    let client = connect([PathSpec::from(at)], config).await;
     let error = in_time(client.established()).await.unwrap_err();
     assert!(matches!(error, Error::NoAnswer), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_hands_on_what_is_not_mctcp() {
+async fn server_passes_connections_of_other_protocols_on() {
     let mut listener = listener(1, ListenerConfig::default());
     let at = listener.addresses()[0];
     for request in ["GET / HTTP/1.1\r\n\r\n", "x"] {
@@ -205,7 +202,7 @@ async fn a_server_hands_on_what_is_not_mctcp() {
         client.write_all(request.as_bytes()).await.unwrap();
         client.shutdown().await.unwrap();
         let Accepted::Plain(mut plain) = in_time(listener.accept()).await.unwrap() else {
-            panic!("that was no session")
+            panic!("expected a session")
         };
         let mut rest = String::new();
         in_time(plain.stream.read_to_string(&mut rest)).await.unwrap();
@@ -216,15 +213,14 @@ async fn a_server_hands_on_what_is_not_mctcp() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_half_open_connections_hold_nobody_up_for_long() {
+async fn sessions_work_despite_2000_half_open_connections() {
     let mut config = ListenerConfig::default();
     config.limits.handshake = base::Span::from_millis(500);
     let mut listener = listener(2, config);
     let at = listener.addresses()[0];
-    let connect = MctcpStream::connect(paths(&listener), "", Config::default());
-    let mut client = in_time(connect).await.unwrap();
+    let mut client = connect(paths(&listener), Config::default()).await;
     let mut server = accept(&mut listener).await;
-    let mut strangers = Vec::new();
+    let mut half_open = Vec::new();
     for number in 0..2_000_u32 {
         let local = format!("127.1.{}.{}:0", number % 16, 1 + number / 16 % 200);
         let socket = TcpSocket::new_v4().unwrap();
@@ -234,11 +230,11 @@ async fn thousands_of_half_open_connections_hold_nobody_up_for_long() {
         let mut join = [&PREAMBLE[..], &[3, 0, 0, 42, 0, 0, 0, 0], &[7; 50]].concat();
         join.truncate([0, 4, join.len()][number as usize % 3]);
         let _ = stream.write_all(&join).await;
-        strangers.push(stream);
+        half_open.push(stream);
     }
     // The listener accepts connections later than the kernel does.
     in_time(async {
-        while listener.stats().connections < strangers.len() as u64 {
+        while listener.stats().connections < half_open.len() as u64 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })

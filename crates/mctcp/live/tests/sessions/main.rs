@@ -14,9 +14,9 @@ use mctcp_live::{Accepted, Config, ListenerConfig, MctcpListener, MctcpStream, P
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Fails if `what` takes more than 60 s.
-async fn in_time<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), what).await.expect("not finished after 60 s")
+/// Panics if the future takes more than 60 s.
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("not finished after 60 s")
 }
 
 /// A listener at this many addresses of the loopback device.
@@ -36,6 +36,10 @@ async fn accept(listener: &mut MctcpListener) -> MctcpStream {
     }
 }
 
+async fn connect(paths: impl IntoIterator<Item = PathSpec>, config: Config) -> MctcpStream {
+    in_time(MctcpStream::connect(paths, "", config)).await.unwrap()
+}
+
 /// Both ends of a session over this many paths.
 async fn pair(addresses: u8, config: Config) -> (MctcpStream, MctcpStream, MctcpListener) {
     let session = Config { psk: config.psk.clone(), ..Config::default() };
@@ -50,15 +54,15 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), length: usize) -> [u8; 32]
     send_until(stream, length, || true).await.1
 }
 
-/// Writes at least `least` bytes, and goes on until `is_over`; returns length and hash.
+/// Writes at least `min_length` bytes, and continues until `is_over`; returns length and hash.
 async fn send_until(
     stream: &mut (impl AsyncWrite + Unpin),
-    least: usize,
+    min_length: usize,
     is_over: impl Fn() -> bool,
 ) -> (usize, [u8; 32]) {
     let mut hash = Sha256::new();
     let mut piece = vec![0_u8; 100_000];
-    let (mut sent, mut length) = (0, least);
+    let (mut sent, mut length) = (0, min_length);
     while sent < length || !is_over() {
         if sent == length {
             length += piece.len();

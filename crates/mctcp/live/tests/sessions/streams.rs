@@ -17,7 +17,7 @@ async fn echoes_bytes() {
 }
 
 #[tokio::test]
-async fn each_direction_ends_by_itself() {
+async fn ends_directions_separately() {
     let (mut client, mut server, _listener) = pair(2, Config::default()).await;
     in_time(client.write_all(b"question")).await.unwrap();
     in_time(client.shutdown()).await.unwrap();
@@ -49,17 +49,17 @@ async fn transfer(addresses: u8) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_transfers_arrive_whole_over_one_subflow() {
+async fn transfers_20_mb_over_one_subflow() {
     transfer(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_transfers_arrive_whole_over_four_subflows() {
+async fn transfers_20_mb_over_four_subflows() {
     transfer(4).await;
 }
 
 #[tokio::test]
-async fn paths_come_and_go() {
+async fn adds_and_removes_paths() {
     let (mut client, mut server, listener) = pair(1, Config::default()).await;
     in_time(client.write_all(b"a")).await.unwrap();
     in_time(server.read_u8()).await.unwrap();
@@ -85,12 +85,11 @@ async fn paths_come_and_go() {
 }
 
 #[tokio::test]
-async fn addresses_that_the_server_tells_of_become_paths() {
+async fn adds_paths_to_advertised_addresses() {
     let listener_config = ListenerConfig::default();
     let mut listener = listener(3, listener_config);
     let first = listener.addresses()[..1].iter().map(|at| PathSpec::from(*at));
-    let connect = MctcpStream::connect(first, "", Config::default());
-    let client = in_time(connect).await.unwrap();
+    let client = connect(first, Config::default()).await;
     client.join_now();
     let _server = accept(&mut listener).await;
     in_time(async {
@@ -107,7 +106,7 @@ async fn addresses_that_the_server_tells_of_become_paths() {
 }
 
 #[tokio::test]
-async fn uses_the_sockets_of_a_dial_function() {
+async fn uses_sockets_of_the_dial_function() {
     let mut listener = listener(1, ListenerConfig::default());
     let made = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = std::sync::Arc::clone(&made);
@@ -118,14 +117,14 @@ async fn uses_the_sockets_of_a_dial_function() {
     let local = "127.0.0.77".parse().unwrap();
     let path = PathSpec { local: Some(local), ..PathSpec::from(listener.addresses()[0]) };
     let config = Config { dial: Some(dial), ..Config::default() };
-    let _client = in_time(MctcpStream::connect([path], "", config)).await.unwrap();
+    let _client = connect([path], config).await;
     let server = accept(&mut listener).await;
     assert_eq!(server.subflows()[0].remote.unwrap().ip(), local);
     assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn split_halves_work_in_separate_tasks() {
+async fn split_halves_transfer_in_separate_tasks() {
     let (client, server, _listener) = pair(2, Config::default()).await;
     let both_ways = |stream: MctcpStream| async move {
         let (mut reader, mut writer) = tokio::io::split(stream);
