@@ -1,6 +1,5 @@
 //! For any schedule of connection events, bytes are delivered once and in order, and sessions end.
 
-mod connection;
 mod world;
 
 use proptest::prelude::*;

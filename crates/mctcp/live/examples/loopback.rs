@@ -30,13 +30,13 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// Size of a request and of its answer in bytes.
-const QUESTION: usize = 1024;
+const MESSAGE_BYTES: usize = 1024;
 /// The key of mctcp-key.
-const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
+const PSK: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
 /// Duration of the start of a burst.
-const BURST: Duration = Duration::from_millis(20);
+const BURST_DURATION: Duration = Duration::from_millis(20);
 /// Addresses of the loopback device that MCTCP uses.
-const ADDRESSES: u8 = 4;
+const ADDRESS_COUNT: u8 = 4;
 
 #[tokio::main]
 async fn main() -> Outcome<()> {
@@ -45,12 +45,12 @@ async fn main() -> Outcome<()> {
 }
 
 async fn run() -> Outcome<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words[..] {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
         ["receive", kind, certificate] => {
             let mut stream = Listener::open(kind, certificate)?.accept().await?;
-            take(&mut stream).await
+            receive(&mut stream).await
         }
         ["answer", kind, certificate] => {
             let mut listener = Listener::open(kind, certificate)?;
@@ -62,7 +62,7 @@ async fn run() -> Outcome<()> {
         ["send", kind, certificate, seconds, ref to @ ..] => {
             let config = config(kind, certificate)?;
             let stream = dial(kind, to, &config).await?;
-            give(stream, seconds.parse()?).await
+            send(stream, seconds.parse()?).await
         }
         ["ask", kind, certificate, count, ref to @ ..] => {
             let config = config(kind, certificate)?;
@@ -80,7 +80,7 @@ async fn run() -> Outcome<()> {
 
 enum Listener {
     Kernel(TcpListener),
-    Ours(MctcpListener),
+    Mctcp(MctcpListener),
 }
 
 impl Listener {
@@ -89,10 +89,10 @@ impl Listener {
             let encryption = (kind == "mctcp-tls").then(|| server_tls(certificate)).transpose()?;
             let session = Config { psk: key(kind), ..Config::default() };
             let config = ListenerConfig { session, encryption, ..Default::default() };
-            let at = (1..=ADDRESSES).map(|last| SocketAddr::from(([127, 0, 0, last], 0)));
+            let at = (1..=ADDRESS_COUNT).map(|last| SocketAddr::from(([127, 0, 0, last], 0)));
             let listener = MctcpListener::bind(&at.collect::<Vec<_>>(), config)?;
             let addresses = listener.addresses().to_vec();
-            (Self::Ours(listener), addresses)
+            (Self::Mctcp(listener), addresses)
         } else {
             let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
             let (socket, at) = listen(any, options(kind))?;
@@ -100,8 +100,8 @@ impl Listener {
             let address = SocketAddr::from(([127, 0, 0, 1], at.port()));
             (Self::Kernel(listener), vec![address])
         };
-        let words: Vec<String> = addresses.iter().map(|at| format!("\"{at}\"")).collect();
-        println!("{{\"addresses\":[{}]}}", words.join(","));
+        let quoted: Vec<String> = addresses.iter().map(|at| format!("\"{at}\"")).collect();
+        println!("{{\"addresses\":[{}]}}", quoted.join(","));
         Ok(this)
     }
 
@@ -112,9 +112,9 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Box::new(stream))
             }
-            Self::Ours(listener) => match listener.accept().await? {
+            Self::Mctcp(listener) => match listener.accept().await? {
                 Accepted::Session(stream) => Ok(Box::new(stream)),
-                Accepted::Plain(_) => Err("that was no session".into()),
+                Accepted::Plain(_) => Err("expected a session".into()),
             },
         }
     }
@@ -137,7 +137,7 @@ async fn dial(kind: &str, to: &[&str], config: &Config) -> Outcome<Box<dyn Strea
     Ok(Box::new(stream))
 }
 
-async fn give(mut stream: Box<dyn Stream>, seconds: f64) -> Outcome<()> {
+async fn send(mut stream: Box<dyn Stream>, seconds: f64) -> Outcome<()> {
     let piece = vec![7; 128 << 10];
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     while Instant::now() < end {
@@ -150,7 +150,7 @@ async fn give(mut stream: Box<dyn Stream>, seconds: f64) -> Outcome<()> {
     Ok(())
 }
 
-async fn take(stream: &mut Box<dyn Stream>) -> Outcome<()> {
+async fn receive(stream: &mut Box<dyn Stream>) -> Outcome<()> {
     let mut piece = vec![0; 128 << 10];
     let (mut bytes, mut began) = (0_u64, None);
     let mut ended = Instant::now();
@@ -171,49 +171,53 @@ async fn take(stream: &mut Box<dyn Stream>) -> Outcome<()> {
 }
 
 async fn answer(mut stream: Box<dyn Stream>) {
-    let mut question = [0; QUESTION];
-    while stream.read_exact(&mut question).await.is_ok() {
-        if stream.write_all(&question).await.is_err() {
+    let mut message = [0; MESSAGE_BYTES];
+    while stream.read_exact(&mut message).await.is_ok() {
+        if stream.write_all(&message).await.is_err() {
             return;
         }
     }
 }
 
 /// Prints the median of the request times in microseconds.
-fn print_percentiles(mut nanos: Vec<u128>) {
+fn print_median(mut nanos: Vec<u128>) {
     nanos.sort_unstable();
     println!("{{\"micros\":{}}}", nanos[nanos.len() / 2] as f64 / 1000.0);
 }
 
+/// Sends a request and reads its answer.
+async fn request(stream: &mut Box<dyn Stream>) -> Outcome<()> {
+    let mut message = [1; MESSAGE_BYTES];
+    stream.write_all(&message).await?;
+    stream.read_exact(&mut message).await?;
+    Ok(())
+}
+
 async fn ask(mut stream: Box<dyn Stream>, count: usize) -> Outcome<()> {
-    let mut question = [1; QUESTION];
     let mut nanos = Vec::with_capacity(count);
     for _ in 0..count {
         let began = Instant::now();
-        stream.write_all(&question).await?;
-        stream.read_exact(&mut question).await?;
+        request(&mut stream).await?;
         nanos.push(began.elapsed().as_nanos());
     }
-    print_percentiles(nanos);
+    print_median(nanos);
     Ok(())
 }
 
 async fn open(kind: &str, to: &[&str], config: &Config, count: usize) -> Outcome<()> {
-    let mut question = [1; QUESTION];
     let mut nanos = Vec::with_capacity(count);
     for _ in 0..count {
         let began = Instant::now();
         let mut stream = dial(kind, to, config).await?;
-        stream.write_all(&question).await?;
-        stream.read_exact(&mut question).await?;
+        request(&mut stream).await?;
         nanos.push(began.elapsed().as_nanos());
         stream.shutdown().await?;
     }
-    print_percentiles(nanos);
+    print_median(nanos);
     Ok(())
 }
 
-/// Opens `count` sessions within [`BURST`], sends one request on each, and closes them when all
+/// Opens `count` sessions within [`BURST_DURATION`], sends one request on each, and closes them when all
 /// have an answer or have failed.
 async fn burst(kind: &str, to: &[&str], config: &Config, count: u32) -> Outcome<()> {
     let mut tasks = JoinSet::new();
@@ -222,13 +226,11 @@ async fn burst(kind: &str, to: &[&str], config: &Config, count: u32) -> Outcome<
         let (kind, config) = (kind.to_owned(), config.clone());
         let to: Vec<String> = to.iter().map(|&at| at.to_owned()).collect();
         tasks.spawn(async move {
-            tokio::time::sleep(BURST * number / count).await;
+            tokio::time::sleep(BURST_DURATION * number / count).await;
             let began = Instant::now();
             let to: Vec<&str> = to.iter().map(String::as_str).collect();
             let mut stream = dial(&kind, &to, &config).await?;
-            let mut question = [1; QUESTION];
-            stream.write_all(&question).await?;
-            stream.read_exact(&mut question).await?;
+            request(&mut stream).await?;
             Outcome::Ok((stream, began.elapsed()))
         });
     }
@@ -260,7 +262,7 @@ async fn burst(kind: &str, to: &[&str], config: &Config, count: u32) -> Outcome<
 }
 
 fn key(kind: &str) -> Option<Arc<[u8]>> {
-    (kind == "mctcp-key").then(|| Arc::from(&KEY[..]))
+    (kind == "mctcp-key").then(|| Arc::from(&PSK[..]))
 }
 
 fn server_tls(certificate: &str) -> Outcome<Arc<dyn Encryption>> {

@@ -20,7 +20,6 @@ const READ_BYTES: usize = 64 << 10;
 /// Maximum wait for the server's end of the session after all data were delivered.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Options of a connection.
 #[derive(Clone, Debug)]
 pub struct Connect {
     pub target: Target,

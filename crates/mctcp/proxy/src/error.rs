@@ -13,49 +13,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// An option is invalid, or conflicts with others.
     #[error("{option}: {why}")]
-    Option {
-        /// The option as given.
-        option: String,
-        /// Reason for the error.
-        why: String,
-        /// Correct usage.
-        help: String,
-    },
+    Option { option: String, why: String, help: String },
     #[error(transparent)]
     Session(#[from] mctcp_live::Error),
-    /// The kernel rejected a request.
     #[error(transparent)]
     System(#[from] sys::Error),
     #[error("cannot {action} {}: {cause}", path.display())]
-    File {
-        action: &'static str,
-        path: PathBuf,
-        /// Error of the kernel.
-        cause: io::Error,
-    },
-    /// An error of an Internet socket.
+    File { action: &'static str, path: PathBuf, cause: io::Error },
     #[error("cannot {action} {address}: {cause}")]
-    Socket {
-        action: &'static str,
-        address: String,
-        /// Error of the kernel.
-        cause: io::Error,
-    },
+    Socket { action: &'static str, address: String, cause: io::Error },
     /// An invalid file of users.
     #[error("{}:{line}: {why}", path.display())]
-    Users {
-        path: PathBuf,
-        line: usize,
-        /// Reason for the error.
-        why: &'static str,
-    },
+    Users { path: PathBuf, line: usize, why: &'static str },
     /// An invalid certificate or key.
     #[error("{}: {why}", path.display())]
-    Tls {
-        path: PathBuf,
-        /// Reason for the error.
-        why: String,
-    },
+    Tls { path: PathBuf, why: String },
     /// netfilter cannot redirect connections.
     #[error("{0}")]
     Netfilter(String),
@@ -68,21 +40,16 @@ pub enum Error {
     },
     /// No session can be established, and plain TCP is not allowed.
     #[error("no session with {peer}: {cause}")]
-    NoFallback {
-        peer: super::target::Target,
-        /// Reason for the missing session.
-        cause: Box<Error>,
-    },
+    NoFallback { peer: super::target::Target, cause: Box<Error> },
     /// No session can be established, and plain TCP failed as well.
     #[error("{cause} (in plain TCP; no session with {session})")]
     Plain {
         /// The server, and the reason for the missing session.
         session: String,
-        /// Error of the plain connection.
         cause: Box<Error>,
     },
     /// A connection to the target would be redirected to this process.
-    #[error("{target} is this process itself, which listens at {listener}")]
+    #[error("{target} is the listener {listener} of this process")]
     SelfConnection { target: super::target::Target, listener: SocketAddr },
     /// The limit of plain connections is reached.
     #[error("{max} plain TCP connections{to} are open, which is the maximum")]
@@ -92,7 +59,7 @@ pub enum Error {
         max: usize,
     },
     /// No local address has a route to the server.
-    #[error("no address of this machine has a route to {0}")]
+    #[error("no address of this host has a route to {0}")]
     NoPath(String),
 }
 

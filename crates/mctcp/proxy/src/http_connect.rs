@@ -11,7 +11,6 @@ pub const MAX_REQUEST_BYTES: usize = 8 << 10;
 /// Maximum number of header fields of a request.
 const MAX_FIELDS: usize = 64;
 
-/// A CONNECT request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub target: Target,
@@ -19,7 +18,6 @@ pub struct Request {
     pub credentials: Option<Credentials>,
 }
 
-/// An error in a client's request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
@@ -47,21 +45,15 @@ impl HttpError {
     }
 }
 
-/// Status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The connection is established.
     Connected,
-    /// The request is malformed.
     BadRequest,
     /// The rules do not allow the target.
     Forbidden,
     Method,
-    /// Name and password are missing or wrong.
     Authentication,
-    /// The head is too long.
     TooLong,
-    /// The target cannot be reached.
     BadGateway,
     /// The target does not answer in time.
     Timeout,

@@ -8,7 +8,6 @@ use std::time::Instant;
 use mctcp::session::Statistics;
 use mctcp_live::{ListenerStatistics, Observer, SubflowInfo};
 
-/// Transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Mctcp,

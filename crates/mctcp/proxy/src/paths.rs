@@ -16,7 +16,6 @@ pub struct PathOption {
     pub address: IpAddr,
     /// Device for its packets; `None`: selected by routing.
     pub device: Option<String>,
-    /// Priority of the path.
     pub priority: Priority,
 }
 

@@ -29,7 +29,6 @@ enum Hosts {
     Below(String),
 }
 
-/// Invalid text of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid rule `{0}`; expected HOST, CIDR or `any`, with or without `:PORT` or `:FIRST-LAST`"

@@ -33,7 +33,6 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay after an error of `accept`, such as too few descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Options of a proxy.
 #[derive(Clone, Debug, Default)]
 pub struct Proxy {
     /// The other end of its sessions.
@@ -57,9 +56,7 @@ pub struct Proxy {
 /// A forwarded port: `127.0.0.1:5000=example.org:80`, `5000=example.org:80`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Address of the listener.
     pub listen: SocketAddr,
-    /// Target of its connections.
     pub target: Target,
 }
 

@@ -66,7 +66,7 @@ impl Redirection {
         let address = listen.ip();
         if !address.is_loopback() && !address.is_unspecified() {
             let why = "the listener must be a loopback or unspecified address";
-            let help = "listen at 127.0.0.1 or [::1] to redirect connections of this machine, \
+            let help = "listen at 127.0.0.1 or [::1] to redirect connections of this host, \
                         at 0.0.0.0 or [::] to redirect forwarded connections as well";
             return Err(Error::option(format!("--redirect {listen}"), why, help));
         }

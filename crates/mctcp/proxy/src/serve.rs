@@ -25,10 +25,8 @@ use mctcp_live::{Accepted, Config, Encryption, ListenerConfig, MctcpListener, Mc
 /// Interval at which the listener's counters are read.
 const COUNTER_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Serve {
-    /// Addresses of its listeners.
     pub listen: Vec<SocketAddr>,
     /// Addresses to advertise; if empty, those of the listeners.
     pub advertise: Vec<SocketAddr>,

@@ -51,7 +51,6 @@ impl std::fmt::Debug for Credentials {
 /// Reply codes (RFC 1928 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The connection is established.
     Succeeded,
     Failure,
     /// The rules do not allow the target.
@@ -119,7 +118,6 @@ impl Reply {
     }
 }
 
-/// An error in a client's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocksError {
@@ -140,11 +138,7 @@ pub enum SocksError {
     AddressType(u8),
     /// An invalid host name, or port 0.
     #[error("bytes 4 to {end}: {cause}")]
-    Target {
-        /// Offset of the end of the address.
-        end: usize,
-        cause: super::target::TargetError,
-    },
+    Target { end: usize, cause: super::target::TargetError },
 }
 
 impl SocksError {

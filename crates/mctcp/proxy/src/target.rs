@@ -24,11 +24,9 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Invalid text of a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// The port is missing.
     #[error("`{0}` has no port: write HOST:PORT, such as example.org:443")]
     NoPort(String),
     /// The port is not a number from 1 to 65535.
@@ -40,7 +38,6 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// A target from an address and a port.
     pub fn of(address: SocketAddr) -> Self {
         Self { host: Host::Address(address.ip().to_canonical()), port: address.port() }
     }

@@ -39,7 +39,6 @@ pub struct ClientTls {
     pub name: ServerName<'static>,
 }
 
-/// TLS of a server.
 #[derive(Clone, Debug)]
 pub struct ServerTls(pub Arc<ServerConfig>);
 
@@ -79,7 +78,6 @@ fn exported<D>(connection: &ConnectionCommon<D>) -> io::Result<Box<[u8]>> {
     secret.map(|secret| Box::from(&secret[..])).map_err(io::Error::other)
 }
 
-/// A connection with TLS.
 #[derive(Debug)]
 struct Connection(TlsStream<TcpStream>);
 

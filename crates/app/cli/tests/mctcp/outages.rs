@@ -78,9 +78,9 @@ fn errors_name_the_cause() {
     drop(serve);
     world.client.run("ip l s c1 down; ip l s c2 down");
     let unreachable = errors("10.61.1.2", &right);
-    assert!(unreachable.contains("no address of this machine has a route"), "{unreachable}");
+    assert!(unreachable.contains("no address of this host has a route"), "{unreachable}");
     for text in [refused, wrong, unreachable] {
-        assert!(!text.contains("does not speak"), "{text}");
+        assert!(!text.contains("does not support"), "{text}");
     }
 }
 

@@ -62,6 +62,12 @@ fn established(acceptor: &mut Acceptor, nonce: u8) -> (u64, SessionKey) {
     (ack.session, key.clone())
 }
 
+fn listener_with_session(limits: Limits) -> (Acceptor, u64, SessionKey) {
+    let mut acceptor = listener(limits);
+    let (session, key) = established(&mut acceptor, 1);
+    (acceptor, session, key)
+}
+
 fn join(session: u64, key: &SessionKey, index: u32) -> Join {
     Join {
         session,
@@ -105,8 +111,7 @@ fn hello_opens_a_session_with_a_shared_key() {
 
 #[test]
 fn accepts_a_join_after_its_proof() {
-    let mut acceptor = listener(Limits::default());
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(Limits::default());
     for index in [0, 1, 5, 3] {
         let join = join(session, &key, index);
         let (id, answer) = send_first(&mut acceptor, Frame::Join(join));
@@ -122,8 +127,7 @@ fn accepts_a_join_after_its_proof() {
 
 #[test]
 fn refuses_a_wrong_token_without_using_its_index() {
-    let mut acceptor = listener(Limits::default());
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(Limits::default());
     let wrong = Join { index: 1, ..join(session, &key, 0) };
     assert_refused(&mut acceptor, Frame::Join(wrong), Reason::Authentication);
     challenged(&send_first(&mut acceptor, Frame::Join(join(session, &key, 1))).1);
@@ -131,8 +135,7 @@ fn refuses_a_wrong_token_without_using_its_index() {
 
 #[test]
 fn refuses_a_replayed_join() {
-    let mut acceptor = listener(Limits::default());
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(Limits::default());
     let replayed = Frame::Join(join(session, &key, 9));
     let (genuine, proof) = challenged_join(&mut acceptor, session, &key, 9);
     assert_refused(&mut acceptor, replayed.clone(), Reason::Replayed);
@@ -149,8 +152,7 @@ fn refuses_a_replayed_join() {
 
 #[test]
 fn refuses_proofs_with_the_key_of_another_session() {
-    let mut acceptor = listener(Limits::default());
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(Limits::default());
     let (_, other) = established(&mut acceptor, 2);
     assert_refused(&mut acceptor, Frame::Join(join(session, &other, 0)), Reason::Authentication);
     let (id, answer) = send_first(&mut acceptor, Frame::Join(join(session, &key, 0)));
@@ -160,8 +162,7 @@ fn refuses_proofs_with_the_key_of_another_session() {
 
 #[test]
 fn refuses_joins_of_unknown_and_removed_sessions() {
-    let mut acceptor = listener(Limits::default());
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(Limits::default());
     let unknown = Join { session: session ^ 1, ..join(session, &key, 0) };
     assert_refused(&mut acceptor, Frame::Join(unknown), Reason::UnknownSession);
     let (proving, proof) = challenged_join(&mut acceptor, session, &key, 0);
@@ -172,8 +173,8 @@ fn refuses_joins_of_unknown_and_removed_sessions() {
 
 #[test]
 fn answers_a_join_of_a_closed_session_with_finished() {
-    let mut acceptor = listener(Limits { sessions: 2, ..Limits::default() });
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) =
+        listener_with_session(Limits { sessions: 2, ..Limits::default() });
     let (proving, proof) = challenged_join(&mut acceptor, session, &key, 0);
     acceptor.finish(session);
     let finished = refused(proving, Reason::Finished);
@@ -199,8 +200,7 @@ fn answers_a_join_of_a_closed_session_with_finished() {
 
 #[test]
 fn repeated_hello_opens_no_second_session() {
-    let mut acceptor = listener(Limits::default());
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(Limits::default());
     let again = Frame::Hello(Hello { subflow: SubflowId(1), ..hello(1) });
     let (id, answer) = send_first(&mut acceptor, again.clone());
     assert_eq!(answer, [Verdict::RepeatedHello(id, session)]);
@@ -346,8 +346,7 @@ fn new_client_replaces_the_oldest_silent_connection() {
 
 #[test]
 fn closes_a_connection_after_an_unexpected_frame() {
-    let mut acceptor = listener(Limits::default());
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(Limits::default());
     let data = || {
         let payload = Bytes::from_static(b"early");
         Frame::Data { dsn: 0, payload, copy: frame::Copy::First }
@@ -368,8 +367,7 @@ fn closes_a_connection_after_an_unexpected_frame() {
 
 #[test]
 fn closes_a_connection_after_the_handshake_timeout() {
-    let mut acceptor = listener(Limits::default());
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(Limits::default());
     let silent = acceptor.open(at(100), address(1)).unwrap();
     let joining = acceptor.open(at(200), address(1)).unwrap();
     let gone = acceptor.open(at(300), address(1)).unwrap();
@@ -455,8 +453,7 @@ fn queues_a_burst_above_the_limits_of_a_source() {
 
 #[test]
 fn limits_unproven_joins_and_silent_connections_of_a_source() {
-    let mut acceptor = listener(Limits::default());
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(Limits::default());
     let (client, proof) = challenged_join(&mut acceptor, session, &key, 0);
     // A client that joins its own session repeatedly without a proof.
     let (session_2, key_2) = established(&mut acceptor, 2);
@@ -506,8 +503,7 @@ fn connections_above_the_limit_do_not_replace_earlier_ones() {
 #[test]
 fn join_of_another_source_replaces_the_newest_of_the_largest_source() {
     let limits = Limits { unproven: 8, unproven_per_source: 6, ..Limits::default() };
-    let mut acceptor = listener(limits);
-    let (session, key) = established(&mut acceptor, 1);
+    let (mut acceptor, session, key) = listener_with_session(limits);
     let mut joined = |source: u8, index| {
         let id = acceptor.open(at(0), address(source)).unwrap();
         (id, send(&mut acceptor, id, Frame::Join(join(session, &key, index))))

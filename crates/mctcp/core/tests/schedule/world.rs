@@ -1,13 +1,13 @@
 //! Two sessions, a listener, and connections between them with any possible TCP event at any time.
 //! An input of bytes decides.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use base::{Bandwidth, Bytes, Span, Time};
 use bytes::Bytes as Payload;
-use mctcp::acceptor::{Acceptor, Limits, Verdict};
+use mctcp::acceptor::{Acceptor, ConnectionId, Limits, Verdict};
 use mctcp::frame::{self, Priority};
 use mctcp::scheduler::SchedulerKind;
 use mctcp::session::{End, Opening};
@@ -15,7 +15,73 @@ use mctcp::{
     Decoder, Event, Frame, Output, PathId, PathInfo, Reason, Session, Settings, SubflowId,
 };
 
-use super::connection::{CLIENT, Connection, Owner, Pipe, ROOM_BYTES, SERVER};
+/// Number of bytes that an unrestricted connection accepts.
+const ROOM_BYTES: u64 = 64 << 10;
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+/// Owner of the server's end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Acceptor(ConnectionId),
+    Session,
+    None,
+}
+
+/// Data that one end has sent and the other has not received.
+#[derive(Debug, Default)]
+struct Pipe {
+    frames: VecDeque<(u32, Frame<Payload>)>,
+    bytes: u64,
+    delivered: u64,
+    /// How the sender has ended it.
+    end: Option<End>,
+    /// Its receiver accepts no more data.
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Connection {
+    subflow: SubflowId,
+    owner: Owner,
+    /// The client's and the server's.
+    pipes: [Pipe; 2],
+    room: u64,
+    /// Number of frames that the listener has sent.
+    answers: u32,
+}
+
+impl Connection {
+    fn send(&mut self, side: usize, path_seq: u32, frame: Frame<Payload>) {
+        let pipe = &mut self.pipes[side];
+        if !pipe.is_closed && pipe.end.is_none() {
+            pipe.bytes += frame.wire_length() as u64;
+            pipe.frames.push_back((path_seq, frame));
+        }
+    }
+
+    /// The listener sends a frame.
+    fn answer(&mut self, frame: Frame<Payload>) {
+        self.answers += 1;
+        self.send(SERVER, self.answers - 1, frame);
+    }
+
+    /// One side closes; the other receives earlier data unless it is `abort`ed.
+    fn close(&mut self, side: usize, abort: bool) {
+        if side == SERVER {
+            self.owner = Owner::None;
+        }
+        self.pipes[1 - side].is_closed = true;
+        let pipe = &mut self.pipes[side];
+        if abort {
+            pipe.frames.clear();
+            pipe.bytes = 0;
+            pipe.end = Some(End::Failed);
+        } else {
+            pipe.end.get_or_insert(End::Finished);
+        }
+    }
+}
 
 /// Maximum number of consecutive deadlines at the same time.
 const MAX_WAKES: u32 = 64;

@@ -88,37 +88,39 @@ async fn handshake(
         hello_subflow,
     };
     loop {
-        let step = tokio::select! {
+        let verdict = tokio::select! {
             biased;
-            verdict = verdicts.recv() => Step::Verdict(verdict?),
+            verdict = verdicts.recv() => verdict?,
             frame = pending.next_frame() => match frame {
-                Ok(frame) => Step::Frame(frame),
+                Ok(frame) => {
+                    hub.on_frame(id, frame, pending.exported.as_deref());
+                    continue;
+                }
                 Err(HandshakeError::OtherProtocol) => return pending.into_plain(hub),
                 Err(HandshakeError::Ended) => return None,
             },
         };
-        match step {
-            Step::Frame(frame) => hub.on_frame(id, frame, pending.exported.as_deref()),
-            Step::Verdict(Verdict::Send(_, frame)) => {
+        match verdict {
+            Verdict::Send(_, frame) => {
                 is_finished |= frame == Frame::Refuse(Reason::Finished);
                 pending.queue.push(pending.next_path_seq, frame);
                 pending.next_path_seq += 1;
                 pending.flush().await.ok()?;
             }
-            Step::Verdict(Verdict::Open(_, hello, ack, key)) => {
+            Verdict::Open(_, hello, ack, key) => {
                 let subflow =
                     Subflow::adopt(hello.subflow, pending.wire, pending.decoder, pending.queue);
                 hub.begin(&hello, &ack, key, subflow);
                 return Some(Outcome::Session);
             }
-            Step::Verdict(Verdict::RepeatedHello(_, session)) => {
+            Verdict::RepeatedHello(_, session) => {
                 let kind = Kind::RepeatedHello(pending.hello_subflow);
                 return pending.assign(hub, session, kind);
             }
-            Step::Verdict(Verdict::Joined(_, join)) => {
+            Verdict::Joined(_, join) => {
                 return pending.assign(hub, join.session, Kind::Joined(join));
             }
-            Step::Verdict(Verdict::Close(_)) => {
+            Verdict::Close(_) => {
                 pending.flush().await.ok()?;
                 // Only the end of this direction matters; the rest is closed with it.
                 let _ = poll_fn(|cx| pending.wire.poll_shutdown(cx)).await;
@@ -131,11 +133,6 @@ async fn handshake(
             }
         }
     }
-}
-
-enum Step {
-    Verdict(Verdict),
-    Frame(Frame<Bytes>),
 }
 
 enum HandshakeError {
