@@ -3,7 +3,7 @@
 //!
 //! | connection | receives | result |
 //! |---|---|---|
-//! | silent | HELLO | [`Open`](Verdict::Open), or [`Again`](Verdict::RepeatedHello) if its nonce is known |
+//! | silent | HELLO | [`Verdict::Open`], or [`Verdict::RepeatedHello`] if its nonce is known |
 //! | silent | JOIN with a valid, unused token | CHALLENGE is sent; the connection is unproven |
 //! | unproven | valid PROOF | [`Joined`](Verdict::Joined), or REFUSE if all is delivered |
 //! | any | any other frame | REFUSE is sent; the connection is closed |
@@ -217,8 +217,8 @@ impl Acceptor {
         }
     }
 
-    /// Registers an accepted connection. `None`: the limits are reached. The driver must not read from
-    /// the connection, and must call this again when another connection has left.
+    /// Registers an accepted connection. `None`: the limits are reached. The driver must then not
+    /// read from the connection, and must call this again when another connection has left.
     pub fn open(&mut self, now: Time, source: IpAddr) -> Option<ConnectionId> {
         self.expire(now);
         match self.silent.look(source) {
@@ -314,8 +314,8 @@ impl Acceptor {
         self.open_queued();
     }
 
-    /// Records that the session has ended, and both ends have received everything. If the client has
-    /// lost the last acknowledgement with its connection, its next JOIN is refused as finished.
+    /// Records that the session has ended, and both ends have received everything. If the client
+    /// has lost the last acknowledgement with its connection, its JOIN is refused as finished.
     pub fn finish(&mut self, session: u64) {
         self.mark_confirmed(session);
         self.mark_proven(session);
@@ -394,7 +394,7 @@ impl Acceptor {
         if self.has_room(source) || self.is_known(&hello) {
             return self.open_session(id, hello, tls);
         }
-        // Replayed HELLOs may be queued too: half of the silent connections are reserved for others.
+        // Replayed HELLOs may be queued too: they get at most half of the silent connections.
         if self.queued_count >= self.limits.silent / 2 {
             return Err(Reason::Limit);
         }

@@ -31,8 +31,8 @@ impl Pool {
         Self(Arc::new(Shared { length, max_unused, free: Mutex::new(Vec::new()) }))
     }
 
-    /// A buffer of `length` bytes with arbitrary content, which is not of the pool if it would waste
-    /// more than an eighth of a pool's buffer.
+    /// A buffer of `length` bytes with arbitrary content. It is allocated separately if it would
+    /// waste more than an eighth of a pool's buffer.
     pub fn take(&self, length: usize) -> Buffer {
         if length > self.0.length || length < self.0.length / 8 * 7 {
             return Buffer { bytes: vec![0; length].into(), length, pool: None };

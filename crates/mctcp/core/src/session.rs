@@ -156,8 +156,8 @@ pub struct Session<P> {
     may_deliver: bool,
     /// Client: both streams were delivered. The session ends when the server closes its end.
     waits_for_close: bool,
-    /// Server: the client has received `HELLO_ACK`. DATA do not show this, since they may follow an
-    /// unanswered HELLO.
+    /// Server: the client has received `HELLO_ACK`. DATA do not show this: they may follow a HELLO
+    /// without an answer.
     confirmed: bool,
     outgoing: Outgoing<P>,
     incoming: Reassembly<P>,

@@ -31,8 +31,7 @@ pub struct Settings {
     pub handshake: Span,
     /// Number of written or received bytes after which further subflows are opened.
     pub join_after: Bytes,
-    /// Age of the session after which further subflows are opened also with fewer bytes, while data
-    /// are transferred.
+    /// Age after which a session that transfers data opens further subflows also with fewer bytes.
     pub join_delay: Span,
 }
 

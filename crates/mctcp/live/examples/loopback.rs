@@ -217,8 +217,8 @@ async fn open(kind: &str, to: &[&str], config: &Config, count: usize) -> Outcome
     Ok(())
 }
 
-/// Opens `count` sessions within [`BURST_DURATION`], sends one request on each, and closes them when all
-/// have an answer or have failed.
+/// Opens `count` sessions within [`BURST_DURATION`], sends one request on each, and closes them
+/// when all have an answer or have failed.
 async fn burst(kind: &str, to: &[&str], config: &Config, count: u32) -> Outcome<()> {
     let mut tasks = JoinSet::new();
     let began = Instant::now();

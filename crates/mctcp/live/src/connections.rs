@@ -37,7 +37,8 @@ impl Connections {
         let local = rustix::net::getsockname(socket)?;
         let pair = (canonical(SocketAddr::try_from(local)?), canonical(remote));
         if pair.0 == pair.1 {
-            // There is no listener: the kernel chose the requested port as the local one.
+            // Without a listener, the kernel may choose the requested port as the local one, which
+            // connects the socket to itself (simultaneous open, RFC 9293 §3.5).
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         table.insert(pair);

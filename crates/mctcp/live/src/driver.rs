@@ -281,8 +281,7 @@ impl Driver {
         }
     }
 
-    /// Writes queued data and closes subflows. Returns whether the room of any has changed to more
-    /// than 0.
+    /// Writes queued data and closes subflows. Returns whether one has new room.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let now = system::now();
         let before = self.changed.len();

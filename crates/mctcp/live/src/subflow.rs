@@ -217,8 +217,7 @@ impl Subflow {
         Some(info)
     }
 
-    /// Number of bytes that a writable socket accepts: it becomes writable once half of its limit is
-    /// unsent.
+    /// Number of bytes that a writable socket accepts: half of the limit of unsent bytes.
     pub(crate) fn room(&self) -> u64 {
         let is_writable = !self.is_blocked && self.queue.is_empty() && self.closing == Closing::No;
         if is_writable { self.unsent / 2 } else { 0 }

@@ -74,8 +74,8 @@ pub(crate) struct Plain {
     _slot: PlainSlot,
 }
 
-/// First bytes of a client, before its target is connected: they are sent right after HELLO, so that
-/// a request and its response take as many round trips as without a session.
+/// First bytes of a client, before its target is connected: they are sent right after HELLO, so
+/// that a request and its response take as many round trips as without a session.
 #[derive(Debug)]
 pub(crate) struct EarlyData<'a> {
     head: Vec<u8>,
@@ -238,7 +238,8 @@ impl Outgoing {
         }
     }
 
-    /// Waits until the session and the connection to the target are established, and sends early data.
+    /// Waits until the session and the connection to the target are established, and sends early
+    /// data.
     async fn establish(
         &self,
         stream: &mut MctcpStream,

@@ -280,8 +280,9 @@ impl ProxyState {
         }
         // It may fail on a closed connection; the next read reports it.
         let _ = stream.set_nodelay(true);
+        let reading = timeout(GREETING_TIMEOUT, self.read_request(&mut stream, protocol));
         let request = tokio::select! {
-            request = timeout(GREETING_TIMEOUT, self.read_request(&mut stream, protocol)) => request,
+            request = reading => request,
             () = place.evicted() => {
                 let why = "it sent no request, and the limit of pending clients is reached";
                 return refused(refusal(why));

@@ -40,8 +40,7 @@ impl Own {
         let (user, _) = sys::namespace::identity();
         match sys::socket::set_mark(socket.as_fd(), MARK) {
             Ok(()) => Ok(Self::Marked),
-            // For root there is no fallback: connections of root's other programs must
-            // be redirected too.
+            // Root needs the mark: excluding its user ID would exclude its other programs too.
             Err(error) if error.is_denied() && user != 0 => Ok(Self::User(user)),
             Err(error) => Err(error.into()),
         }
@@ -60,8 +59,8 @@ impl Redirection {
     /// Redirects connections that match any of `rules` to `listen`.
     ///
     /// # Errors
-    /// If there is no rule, a rule is not one of addresses or has another IP version than the
-    /// listener, or `listen` is neither a loopback address nor unspecified.
+    /// Without rules, if a rule has a host name or another IP version than the listener, or if
+    /// `listen` is neither a loopback address nor unspecified.
     pub fn new(listen: SocketAddr, rules: &[Rule], own: Own) -> Result<Self> {
         let address = listen.ip();
         if !address.is_loopback() && !address.is_unspecified() {

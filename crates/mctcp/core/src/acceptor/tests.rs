@@ -79,7 +79,7 @@ fn join(session: u64, key: &SessionKey, index: u32) -> Join {
     }
 }
 
-/// Sends JOIN on a new connection; returns the connection and the PROOF that its CHALLENGE requires.
+/// Sends JOIN on a new connection; returns the connection and the PROOF for its CHALLENGE.
 fn challenged_join(
     acceptor: &mut Acceptor,
     session: u64,
@@ -271,7 +271,7 @@ fn refuses_hellos_without_the_psk_statelessly() {
     let mut acceptor = listener_with_psk(limits);
     let mut clients = 0;
     for number in 0..20_000_u64 {
-        // 500 sources.
+        // 500 source addresses in turn.
         let source = Ipv4Addr::from_bits(0x0a00_0000 + (number % 500) as u32).into();
         let id = acceptor.open(at(number / 50), source).expect("the limits allow the connection");
         let forged = Hello { token: [number as u8; 16], ..hello_of(number) };

@@ -80,10 +80,10 @@ impl Scheduler for Weighted {
     }
 }
 
-/// Sends a copy of every frame on each subflow with room, including backups, whenever the subflow
-/// with the highest rate has room: if any subflow with room were enough, they would share the frames
-/// instead of repeating them. A slow subflow misses frames; an idle one that has delivered
-/// everything continues alone while the fastest makes no progress.
+/// Sends a copy of every frame on each subflow with room, including backups, when the subflow with
+/// the highest rate has room: otherwise the subflows would share the frames instead of repeating
+/// them. A slow subflow misses frames. An idle one, which has delivered everything, continues alone
+/// while the fastest makes no progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Redundant;
 

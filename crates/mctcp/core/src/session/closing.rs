@@ -115,8 +115,8 @@ impl<P: Payload> Session<P> {
         sent.chain(&self.pending_controls).any(|frame| matches!(frame, Frame::Proof(_)))
     }
 
-    /// Ends a session that the server has closed or dropped: it refuses a join, and there is no
-    /// other subflow.
+    /// Ends a session that the server has closed or dropped, after it has refused the join of the
+    /// only subflow.
     pub(super) fn on_unknown_session(&mut self) {
         let delivered = self.outgoing.is_delivered() && !self.is_proof_pending();
         if delivered && self.incoming.is_complete() {

@@ -159,7 +159,8 @@ impl<P: Payload> Session<P> {
         true
     }
 
-    /// Client: a TCP connection is established on a path. `None`: it is no longer required.
+    /// Client: adds a subflow for a TCP connection that was established on a path. `None`: the path
+    /// needs none any more.
     pub fn connected(&mut self, now: Time, path: PathId) -> Option<SubflowId> {
         self.now = now;
         let over = self.is_over();

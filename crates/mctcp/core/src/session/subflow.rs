@@ -14,8 +14,7 @@ use crate::{PathId, PathInfo, SubflowId};
 const INITIAL_RTT: Span = Span::from_millis(100);
 /// Period of `peak_rates`: a peak counts for one to two periods.
 const PEAK_PERIOD: Span = Span::from_millis(2_500);
-/// Bytes of acknowledgements and control frames beyond the room of the driver, above which no more
-/// are sent.
+/// Maximum bytes of acknowledgements and control frames beyond the room of the driver.
 const MAX_EXCESS_BYTES: u64 = 64 << 10;
 /// Minimum backlog that counts as a queue: four segments.
 const MIN_BACKLOG_BYTES: u64 = 4 * 1448;
@@ -95,7 +94,8 @@ pub(super) struct Subflow<P> {
     ack_time: AckTime,
     /// Smoothed delivery rate.
     smoothed_rate: Bandwidth,
-    /// Maximum of `smoothed_rate` in the current period and in the previous one; start of the current one.
+    /// Maximum of `smoothed_rate` in the current and in the previous period; start of the current
+    /// one.
     peak_rates: [Bandwidth; 2],
     peaks_since: Time,
     /// Mean delivery rate while there is a queue.
@@ -438,8 +438,8 @@ impl<P> Subflow<P> {
         }
     }
 
-    /// Whether the peer reads nothing, not even acknowledgements. No more are then sent: a later one
-    /// includes the earlier ones.
+    /// Whether the peer reads nothing, not even acknowledgements. No more are then sent: a later
+    /// acknowledgement includes the earlier ones.
     pub(super) fn is_blocked(&self) -> bool {
         self.excess > MAX_EXCESS_BYTES
     }

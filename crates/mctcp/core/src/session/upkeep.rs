@@ -60,9 +60,9 @@ impl<P: Payload> Session<P> {
         own.into_iter().flatten().chain(subflows).chain(paths).chain(unanswered).min()
     }
 
-    /// Deadline of the opening: the handshake timeout after HELLO was delivered, or the resume timeout
-    /// without that. With a proof it starts when HELLO is sent, as the server drops a client without
-    /// proof after the handshake timeout.
+    /// Deadline of the opening: the handshake timeout after TCP has delivered HELLO, or the resume
+    /// timeout while it has not. With a proof the handshake timeout starts when HELLO is sent,
+    /// because the server then drops a client without proof.
     fn opening_deadline(&self, client: &Client) -> Time {
         let hello_sent = if client.opening.proof { client.since } else { client.delivered };
         match hello_sent {
@@ -158,8 +158,8 @@ impl<P: Payload> Session<P> {
         }
     }
 
-    /// Ends a session whose peer does not answer: without error if only the last acknowledgement is
-    /// missing.
+    /// Ends a session whose peer does not answer. Without only the last acknowledgement it closes
+    /// without error.
     fn end_without_peer(&mut self) {
         let complete = self.incoming.is_complete() && self.outgoing.is_finished();
         if complete && self.outgoing.is_delivered() {
@@ -172,7 +172,10 @@ impl<P: Payload> Session<P> {
     fn end_overdue_handshakes(&mut self) {
         let now = self.now;
         let timeout = self.settings.handshake;
-        let is_overdue = |s: &Subflow<P>| matches!(s.state, State::JoinSent { since, .. } if now >= since + timeout);
+        let is_overdue = |s: &Subflow<P>| match s.state {
+            State::JoinSent { since, .. } => now >= since + timeout,
+            _ => false,
+        };
         while let Some(id) = self.find(is_overdue) {
             self.drop_subflow(id, true);
         }

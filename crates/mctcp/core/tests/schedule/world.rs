@@ -448,9 +448,9 @@ impl World {
         self.written[side] = until - rest;
     }
 
-    fn read(&mut self, side: usize, most: u64) {
+    fn read(&mut self, side: usize, max_pieces: u64) {
         let now = self.now;
-        for _ in 0..most {
+        for _ in 0..max_pieces {
             let Some(piece) = self.end(side).and_then(|session| session.read(now)) else { break };
             let from = self.read[side];
             self.read[side] += piece.len() as u64;
@@ -471,7 +471,7 @@ impl World {
     }
 }
 
-/// Possible events.
+/// Events that a script selects.
 impl World {
     /// Executes the next step of the script; `None` at its end.
     fn step(&mut self, script: &mut Script<'_>) -> Option<()> {

@@ -159,10 +159,10 @@ impl End {
             let mut rest = &piece[..];
             assert!(!rest.is_empty(), "an empty piece");
             while !rest.is_empty() {
-                let right = stream(1 - self.side, self.read, rest.len());
-                assert!(right == rest[..right.len()], "wrong bytes at {}", self.read);
-                self.read += right.len() as u64;
-                rest = &rest[right.len()..];
+                let expected = stream(1 - self.side, self.read, rest.len());
+                assert!(expected == rest[..expected.len()], "wrong bytes at {}", self.read);
+                self.read += expected.len() as u64;
+                rest = &rest[expected.len()..];
             }
             if let Some(last) = self.last_read.replace(now) {
                 self.max_read_gap_s = self.max_read_gap_s.max(now.since(last).as_secs_f64());
@@ -215,16 +215,16 @@ impl End {
     pub(crate) fn check(&mut self) {
         let statistics = self.session.statistics();
         self.buffered_peak = self.buffered_peak.max(statistics.buffered);
-        let most = self.settings.receive_buffer.count();
-        assert!(statistics.buffered <= most + most / 5, "keeps {} B", statistics.buffered);
-        let kept = self.written - statistics.acked.min(self.written);
-        let most = self.settings.send_buffer.count();
-        assert!(kept <= most + most / 5, "keeps {kept} B to send");
+        let max = self.settings.receive_buffer.count();
+        assert!(statistics.buffered <= max + max / 5, "buffers {} B", statistics.buffered);
+        let unacked = self.written - statistics.acked.min(self.written);
+        let max = self.settings.send_buffer.count();
+        assert!(unacked <= max + max / 5, "buffers {unacked} B to send");
         let opened = |state| matches!(state, SubflowState::Active | SubflowState::Draining);
         let used = self.session.subflows().filter(|subflow| opened(subflow.state)).count();
-        let most = usize::from(self.settings.max_subflows);
+        let max = usize::from(self.settings.max_subflows);
         // Before the session is established every path may be tried; a stale one may recover.
-        assert!(used <= 2 * most + 4, "{}", self.describe());
+        assert!(used <= 2 * max + 4, "{}", self.describe());
     }
 
     /// Remaining work, for messages.

@@ -26,9 +26,9 @@ fn measured(script: &Script) -> f64 {
     (read_at(9) - early) as f64 * 8.0 / 6.0 / 1e6
 }
 
-fn assert_goodput(paths: &[Path], buffers: u64, least: f64) {
+fn assert_goodput(paths: &[Path], buffers: u64, min: f64) {
     let got = goodput(paths, buffers);
-    assert!(got >= least, "{got:.2} Mbit/s of {least:.2} over {paths:?} with {buffers} B");
+    assert!(got >= min, "{got:.2} Mbit/s of {min:.2} over {paths:?} with {buffers} B");
 }
 
 #[test]

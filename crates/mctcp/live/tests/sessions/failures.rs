@@ -35,7 +35,7 @@ fn without_following() -> Config {
     Config { follow: false, ..Config::default() }
 }
 
-/// Sends over three relays, of which some get a mode after a delay, and checks that all data arrive.
+/// Sends over three relays, sets modes of some after delays, and checks that all data arrive.
 async fn assert_survives(steps: &[(u64, Range<usize>, Mode)]) {
     const LENGTH: usize = 30_000_000;
     let (mut listener, relays) = relayed(3, Config::default()).await;
