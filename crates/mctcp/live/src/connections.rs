@@ -48,13 +48,13 @@ impl Connections {
     /// Whether this process opened an accepted connection. Netfilter may have
     /// changed its destination.
     pub fn contain(&self, accepted: &TcpStream) -> bool {
-        let (Ok(peer), Ok(here)) = (accepted.peer_addr(), accepted.local_addr()) else {
+        let (Ok(peer), Ok(local)) = (accepted.peer_addr(), accepted.local_addr()) else {
             return false;
         };
         let original = sys::socket::original_destination(accepted.as_fd()).ok().flatten();
         let table = self.lock();
-        let pair = |there| (canonical(peer), canonical(there));
-        table.contains(&pair(here)) || original.is_some_and(|there| table.contains(&pair(there)))
+        let pair = |remote| (canonical(peer), canonical(remote));
+        table.contains(&pair(local)) || original.is_some_and(|remote| table.contains(&pair(remote)))
     }
 }
 

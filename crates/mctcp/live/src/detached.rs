@@ -38,7 +38,7 @@ impl Runtime {
 
     fn enter(&self) -> tokio::runtime::EnterGuard<'_> {
         let inner = self.inner.as_ref();
-        inner.expect("it is there until it is dropped").enter()
+        inner.expect("present until it is dropped").enter()
     }
 
     /// Opens a session, as [`MctcpStream::connect`] does.
@@ -165,8 +165,8 @@ mod tests {
     fn wait<T>(mut poll: impl FnMut(&Waker) -> Option<T>) -> T {
         let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
         for _ in 0..100 {
-            if let Some(there) = poll(&waker) {
-                return there;
+            if let Some(result) = poll(&waker) {
+                return result;
             }
             std::thread::park_timeout(Duration::from_millis(100));
         }
@@ -179,7 +179,7 @@ mod tests {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at: SocketAddr = socket.local_addr().unwrap();
         let mut listener = runtime.listen(vec![socket], ListenerConfig::default()).unwrap();
-        let mut opening = runtime.connect(vec![at.into()], "there", Config::default());
+        let mut opening = runtime.connect(vec![at.into()], "target", Config::default());
         let mut client = wait(|waker| opening.try_finish(waker)).unwrap();
         let data: Vec<u8> = (0..200_000_u32).map(|i| i as u8).collect();
         let (mut server, mut sent, mut received) = (None, 0, Vec::new());
@@ -195,7 +195,7 @@ mod tests {
             if server.is_none() {
                 let accepted = listener.try_accept(waker)?;
                 let Accepted::Session(stream) = accepted.unwrap() else { panic!("plain TCP") };
-                assert_eq!(stream.target(), "there");
+                assert_eq!(stream.target(), "target");
                 server = Some(stream);
             }
             let server = server.as_mut()?;

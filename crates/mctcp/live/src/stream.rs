@@ -199,10 +199,11 @@ pub(crate) fn pieces() -> &'static Pool {
     PIECES.get_or_init(|| Pool::new(PIECE_BYTES, MAX_UNUSED_BUFFERS))
 }
 
-/// The result for a task that waits for progress of the session.
-fn reached(state: &State, is_there: bool) -> Option<Result<()>> {
+/// The result for a task that waits for a state of the session, if it is reached or the session has
+/// ended.
+fn reached(state: &State, is_reached: bool) -> Option<Result<()>> {
     match &state.ended {
-        _ if is_there => Some(Ok(())),
+        _ if is_reached => Some(Ok(())),
         Some(Ended::Failed(error)) => Some(Err(error.clone())),
         Some(Ended::Closed) => Some(Ok(())),
         None => None,

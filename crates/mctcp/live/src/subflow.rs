@@ -261,8 +261,8 @@ impl Subflow {
                 }
                 Poll::Ready(ended) => {
                     self.is_reading = false;
-                    let whole = ended.is_ok() && !self.decoder.in_frame();
-                    let end = if whole { End::Finished } else { End::Failed };
+                    let is_complete = ended.is_ok() && !self.decoder.in_frame();
+                    let end = if is_complete { End::Finished } else { End::Failed };
                     inbox.push((self.id, Inbound::Ended(end)));
                 }
             }

@@ -93,8 +93,9 @@ impl Dialer {
 
 /// Whether `listener` receives connections to `address`.
 fn is_at(listener: SocketAddr, address: SocketAddr) -> bool {
-    let (own, there) = (listener.ip().to_canonical(), address.ip().to_canonical());
-    listener.port() == address.port() && (own == there || (own.is_unspecified() && is_local(there)))
+    let (listener_ip, target_ip) = (listener.ip().to_canonical(), address.ip().to_canonical());
+    listener.port() == address.port()
+        && (listener_ip == target_ip || (listener_ip.is_unspecified() && is_local(target_ip)))
 }
 
 /// Whether an address belongs to this host.

@@ -143,9 +143,10 @@ mod tests {
         let credentials = request.credentials.unwrap();
         assert_eq!(credentials.name, b"Aladdin");
         assert_eq!(credentials.password, b"open sesame");
-        for wrong in [&b"Basic"[..], b"Basic !!", b"Basic QQ==", b"Bearer QTpi", b"Basic ", b"\xff"]
+        for invalid in
+            [&b"Basic"[..], b"Basic !!", b"Basic QQ==", b"Bearer QTpi", b"Basic ", b"\xff"]
         {
-            assert_eq!(basic(wrong), None);
+            assert_eq!(basic(invalid), None);
         }
     }
 

@@ -72,12 +72,12 @@ impl FromStr for Rule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
-        let wrong = || RuleError(text.to_owned());
+        let invalid = || RuleError(text.to_owned());
         let (hosts, ports) = match text.strip_prefix('[') {
             Some(inner) => {
-                let (hosts, ports) = inner.split_once(']').ok_or_else(wrong)?;
+                let (hosts, ports) = inner.split_once(']').ok_or_else(invalid)?;
                 if !ports.is_empty() && !ports.starts_with(':') {
-                    return Err(wrong());
+                    return Err(invalid());
                 }
                 (hosts, ports.strip_prefix(':'))
             }
@@ -93,7 +93,7 @@ impl FromStr for Rule {
             None => (1, u16::MAX),
             Some(ports) => {
                 let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
-                (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?)
+                (number(first).ok_or_else(invalid)?, number(last).ok_or_else(invalid)?)
             }
         };
         let hosts = if hosts == "any" {
@@ -103,17 +103,17 @@ impl FromStr for Rule {
         } else if let Some(parent) = hosts.strip_prefix("*.") {
             match Host::parse(parent) {
                 Ok(Host::Name(name)) => Hosts::Below(name),
-                _ => return Err(wrong()),
+                _ => return Err(invalid()),
             }
         } else {
-            match Host::parse(hosts).map_err(|_| wrong())? {
+            match Host::parse(hosts).map_err(|_| invalid())? {
                 Host::Address(address) => Hosts::Network(address.into()),
                 // `any.` and `ANY` as hosts would be written as `any`, which is all hosts.
-                Host::Name(name) if name == "any" => return Err(wrong()),
+                Host::Name(name) if name == "any" => return Err(invalid()),
                 Host::Name(name) => Hosts::Name(name),
             }
         };
-        if ports.0 > ports.1 { Err(wrong()) } else { Ok(Self { hosts, ports }) }
+        if ports.0 > ports.1 { Err(invalid()) } else { Ok(Self { hosts, ports }) }
     }
 }
 
@@ -192,11 +192,11 @@ impl Users {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let wrong = |why| Error::Users { path: path.to_owned(), line: number + 1, why };
+            let invalid = |why| Error::Users { path: path.to_owned(), line: number + 1, why };
             let (name, password) =
-                line.split_once(':').ok_or_else(|| wrong("write NAME:PASSWORD"))?;
+                line.split_once(':').ok_or_else(|| invalid("write NAME:PASSWORD"))?;
             if name.is_empty() || name.len() > 255 || password.len() > 255 {
-                return Err(wrong("names and passwords have 1 to 255 bytes"));
+                return Err(invalid("names and passwords have 1 to 255 bytes"));
             }
             let (name, password) = (name.as_bytes().to_vec(), password.as_bytes().to_vec());
             users.push(Credentials { name, password });

@@ -366,8 +366,8 @@ impl ProxyState {
             ListenerProtocol::Http => self.read_http_request(stream).await,
             ListenerProtocol::Forward(target) => Ok((target.clone(), Vec::new())),
             ListenerProtocol::Redirect => {
-                let there = redirect::destination(stream.as_fd()).map_err(refusal)?;
-                Ok((Target::of(there), Vec::new()))
+                let address = redirect::destination(stream.as_fd()).map_err(refusal)?;
+                Ok((Target::of(address), Vec::new()))
             }
         }
     }

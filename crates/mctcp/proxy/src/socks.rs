@@ -209,8 +209,8 @@ pub fn credentials(bytes: &[u8]) -> Result<Parsed<Credentials>, SocksError> {
 }
 
 /// The reply to a name and a password.
-pub fn credentials_reply(right: bool) -> [u8; 2] {
-    [AUTHENTICATION, u8::from(!right)]
+pub fn credentials_reply(is_valid: bool) -> [u8; 2] {
+    [AUTHENTICATION, u8::from(!is_valid)]
 }
 
 /// Parses a request.
@@ -250,10 +250,10 @@ pub fn request(bytes: &[u8]) -> Result<Parsed<Target>, SocksError> {
     };
     let Some(port) = take::<2>(bytes, end) else { return Ok(Parsed::Partial) };
     let end = end + 2;
-    let wrong = |cause| SocksError::Target { end, cause };
-    let (host, port) = (host.map_err(wrong)?, u16::from_be_bytes(port));
+    let invalid = |cause| SocksError::Target { end, cause };
+    let (host, port) = (host.map_err(invalid)?, u16::from_be_bytes(port));
     if port == 0 {
-        return Err(wrong(super::target::TargetError::Port("0".to_owned())));
+        return Err(invalid(super::target::TargetError::Port("0".to_owned())));
     }
     Ok(Parsed::Complete(Target { host, port }, end))
 }

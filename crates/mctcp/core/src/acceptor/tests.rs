@@ -128,8 +128,8 @@ fn accepts_a_join_after_its_proof() {
 #[test]
 fn refuses_a_wrong_token_without_using_its_index() {
     let (mut acceptor, session, key) = listener_with_session(Limits::default());
-    let wrong = Join { index: 1, ..join(session, &key, 0) };
-    assert_refused(&mut acceptor, Frame::Join(wrong), Reason::Authentication);
+    let invalid = Join { index: 1, ..join(session, &key, 0) };
+    assert_refused(&mut acceptor, Frame::Join(invalid), Reason::Authentication);
     challenged(&send_first(&mut acceptor, Frame::Join(join(session, &key, 1))).1);
 }
 
@@ -181,8 +181,8 @@ fn answers_a_join_of_a_closed_session_with_finished() {
     assert_eq!(send(&mut acceptor, proving, proof.clone()), finished);
     // Connections of other clients do not get this answer.
     assert_refused(&mut acceptor, Frame::Join(join(session, &key, 0)), Reason::Replayed);
-    let wrong = Join { index: 1, ..join(session, &key, 2) };
-    assert_refused(&mut acceptor, Frame::Join(wrong), Reason::Authentication);
+    let invalid = Join { index: 1, ..join(session, &key, 2) };
+    assert_refused(&mut acceptor, Frame::Join(invalid), Reason::Authentication);
     let (id, _) = challenged_join(&mut acceptor, session, &key, 1);
     assert_eq!(send(&mut acceptor, id, proof), refused(id, Reason::Authentication));
     assert_refused(&mut acceptor, Frame::Hello(hello(1)), Reason::Replayed);

@@ -231,9 +231,9 @@ proptest! {
         bytes.extend(garbage);
         let at = damage.index(bytes.len());
         bytes[at] ^= 1 << (at % 8);
-        let whole = decoded(&bytes, &[], Reads::Vectored);
-        prop_assert_eq!(&whole, &decoded(&bytes, &pieces, Reads::Single));
-        prop_assert_eq!(&whole, &decoded(&bytes, &[1], Reads::Vectored));
+        let expected = decoded(&bytes, &[], Reads::Vectored);
+        prop_assert_eq!(&expected, &decoded(&bytes, &pieces, Reads::Single));
+        prop_assert_eq!(&expected, &decoded(&bytes, &[1], Reads::Vectored));
     }
 }
 
@@ -323,9 +323,9 @@ fn rejects_invalid_fields() {
     assert_invalid(Frame::Fin { length: u64::MAX }, "length");
     let payload = Bytes::from_static(b"x");
     assert_invalid(Frame::Data { dsn: u64::MAX - 1, payload, copy: Copy::First }, "dsn");
-    let wrong: [&[(u64, u64)]; 5] =
+    let invalid: [&[(u64, u64)]; 5] =
         [&[(5, 6)], &[(7, 7)], &[(8, 7)], &[(7, 9), (8, 10)], &[(0, 1)]];
-    for ranges in wrong {
+    for ranges in invalid {
         let ranges = ranges.iter().map(|&(start, end)| start..end).collect();
         let dack = Dack { next: 5, credit: 0, path_seq: 0, delay_us: 0, ranges };
         assert_invalid(Frame::Dack(dack), "ranges");

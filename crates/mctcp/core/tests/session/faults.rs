@@ -151,8 +151,8 @@ fn unexpected_frames_end_the_session() {
         }));
         assert!(world.finish(secs(5)), "case {at}: {}", world.describe());
         let failed = world.failure(side);
-        let right = [Reason::Protocol, Reason::Credit, Reason::Authentication];
-        assert!(failed.is_some_and(|reason| right.contains(&reason)), "case {at}: {failed:?}");
+        let expected = [Reason::Protocol, Reason::Credit, Reason::Authentication];
+        assert!(failed.is_some_and(|reason| expected.contains(&reason)), "case {at}: {failed:?}");
     }
     // A valid frame without effect at this end does not end it.
     assert_survives(Box::new(move |to, frame| match frame {

@@ -143,8 +143,8 @@ fn check_result(script: &Script) -> Result<(), String> {
     if !world.has_event(CLIENT, Event::Established) && world.client.session.failed().is_some() {
         // The client got no answer, and the application got the error.
         let reason = world.client.session.failed();
-        let right = matches!(reason, Some(Reason::Target | Reason::Timeout));
-        return if right { Ok(()) } else { Err(world.describe()) };
+        let is_expected = matches!(reason, Some(Reason::Target | Reason::Timeout));
+        return if is_expected { Ok(()) } else { Err(world.describe()) };
     }
     let Some(server) = &world.server else {
         return Err(format!("no session {}", world.describe()));
