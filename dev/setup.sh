@@ -124,7 +124,11 @@ has_program() {
     case $1 in
         python:*) /usr/bin/python3 -c "import importlib.util, sys
 sys.exit(importlib.util.find_spec('${1#python:}') is None)" 2>/dev/null ;;
-        *) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1 ;;
+        *)
+            # Debian has PostgreSQL's programs in a folder of their version.
+            path=$PATH:/usr/sbin:/sbin:$(echo /usr/lib/postgresql/*/bin)
+            PATH=$path command -v "$1" >/dev/null 2>&1
+            ;;
     esac
 }
 

@@ -24,7 +24,7 @@ KNOWN = {
         cargo mmdebstrap node npm pip rustc rustup""",
     "built here": "exe netarium run",
     "only started where it is installed": "kubectl man sudo systemctl systemd-sysusers wget xdg-open",
-    "recipes that dev/examples otherwise only checks": "etcd etcdctl initdb pgbench postgres",
+    "recipes that dev/examples otherwise only checks": "etcd etcdctl",
     "a subcommand in $( )": "pkgnames",
 }
 FOLDERS = [".ci", "crates", "dev", "examples", "labs", "packaging", "reproduce"]

@@ -1,5 +1,6 @@
 """The labs of the cookbook as labs for tests."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import netarium as nt
 import pytest
 
 COOKBOOK = Path(__file__).resolve().parent.parent / "cookbook"
+# Debian has PostgreSQL's programs in a folder of their version.
+FOLDERS = [os.environ["PATH"], *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]
 
 
 def servers(file, *names):
@@ -25,4 +28,4 @@ def servers(file, *names):
 def needs(package, program):
     """The marker that skips tests without a program, which is in a Debian package."""
     reason = f"{program} is not installed\n  cure: apt-get install {package}"
-    return pytest.mark.skipif(shutil.which(program) is None, reason=reason)
+    return pytest.mark.skipif(shutil.which(program, path=":".join(FOLDERS)) is None, reason=reason)

@@ -6,7 +6,7 @@ import pytest
 from recipes import needs, servers
 
 pytestmark = [
-    needs("postgresql-15", "postgres"),
+    needs("postgresql", "postgres"),
     pytest.mark.netarium(lab=servers("postgresql.toml", "server")),
 ]
 
