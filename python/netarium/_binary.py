@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import sys
 import sysconfig
 import threading
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, NoReturn, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence
 
 from ._errors import CapabilityError, Diagnostic, InternalError, LabError, ProgramError
 
@@ -65,13 +66,47 @@ def start(words: Sequence[str]) -> subprocess.Popen[str]:
     )
 
 
+def kill(child: subprocess.Popen[Any]) -> None:
+    """Kills a command and its child processes, unless it has ended: they are a process group."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def guard(line: str, *words: str) -> subprocess.Popen[bytes]:
+    """A process that runs a line of the shell, with the words as `$0`, `$1` and so on, when this
+    process ends, even by SIGKILL: its input is then at its end. `kill` ends it without that.
+    """
+    return subprocess.Popen(
+        ["/bin/sh", "-c", f"read -r _; {line}", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+@contextlib.contextmanager
+def guarded(line: str, *words: str) -> Iterator[None]:
+    """`guard` while the context lasts."""
+    process = guard(line, *words)
+    try:
+        yield
+    finally:
+        kill(process)
+
+
 def wait(child: subprocess.Popen[str]) -> Result:
-    """Waits for the end. An interrupt of this process interrupts the command, which then ends with
-    its results; a second one kills it."""
+    """Waits for the end. An interrupt or the end of this process interrupts the command, which then
+    ends with its results; a second interrupt kills it."""
     thread = threading.get_ident()
     awaited[thread] = child
     try:
-        stdout, stderr = child.communicate()
+        with guarded('kill -INT "$0"', str(child.pid)):
+            stdout, stderr = child.communicate()
     except BaseException:
         child.send_signal(signal.SIGINT)
         try:

@@ -187,12 +187,13 @@ class Lab(Keys):
         text = lab.to_toml()
         unique = f"{os.getpid()}-{threading.get_ident()}-{next(numbers)}"
         path = Path(self.folder).absolute() / f".netarium-{unique}.toml"
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
-        try:
-            yield str(path), text
-        finally:
-            path.unlink()
+        with _binary.guarded('rm -f -- "$0"', str(path)):
+            with open(path, "x", encoding="utf-8") as file:
+                file.write(text)
+            try:
+                yield str(path), text
+            finally:
+                path.unlink()
 
     def check(self) -> List[Dict[str, Any]]:
         """Checks the lab. Returns an object for each run of it, with the numbers of its parts.

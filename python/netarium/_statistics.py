@@ -11,7 +11,7 @@ import fnmatch
 import math
 import re
 import statistics
-from typing import Any, Dict, Iterable, List, NamedTuple, Tuple, Union
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from . import _binary
 from ._run import PathLike, Run, RunSet
@@ -94,9 +94,9 @@ def summary(runs: Runs, *metrics: str, precision: Union[float, str, None] = None
         metrics: Patterns of names of metrics, for example `flow.*.goodput.mean`; default: all.
         precision: Wanted half width of the interval; see `Interval.needed`.
 
-    Returns a table with a row for each combination and metric, in the order of `metrics`: the swept values, `metric`, `unit`,
-    `n`, `mean`, `sd`, `low`, `high` and, with `precision`, the number of seeds `needed`. `needed`
-    is None with one value.
+    Returns a table with a row for each combination and metric, in the order of `metrics`: the swept
+    values, `metric`, `unit`, `n`, `mean`, `sd`, `low`, `high` and, with `precision`, the number of
+    seeds `needed`. `needed` is None with one value, and for a share of a mean of 0.
     """
     table = runs_of(runs)
     names = [column.name for column in table.columns]
@@ -121,7 +121,10 @@ def summary(runs: Runs, *metrics: str, precision: Union[float, str, None] = None
             if not measured:
                 continue
             of = Interval.of(measured)
-            more = [of.needed(precision) if of.n > 1 else None] if precision is not None else []
+            is_share_of_zero = isinstance(precision, str) and of.mean == 0
+            more: List[Optional[int]] = []
+            if precision is not None:
+                more = [None if of.n < 2 or is_share_of_zero else of.needed(precision)]
             rows.append((*values, name, unit, *of, *more))
     return Table.of("summary", columns, rows)
 

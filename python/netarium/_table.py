@@ -25,7 +25,8 @@ from typing import (
 )
 
 WIDTH = 80
-CELL_WIDTH = 30
+CELL_WIDTH = 40
+MAX_BLOCKS = 3
 SHOWN_ROWS = 10
 UNIT_NAMES = {"B": "bytes", "bit/s": "bps"}
 
@@ -185,20 +186,40 @@ def shortened(text: str, width: int = WIDTH) -> str:
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of the width of the terminal; `…` stands for columns that do not fit."""
-    columns, used, full = [], 0, max(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns)
-    for place, head in enumerate(heads):
-        is_last = place == len(heads) - 1
-        limit = full - used if is_last else CELL_WIDTH
-        cells = [shortened(cell, max(limit, 1)) for cell in [head, *(row[place] for row in rows)]]
+    """A table of the width of the terminal. Columns that do not fit follow below, beside the
+    numbers of the rows; `…` stands for those of very wide tables.
+    """
+    full = max(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns)
+    columns = list(zip(heads, *rows))
+    numbers = ["", *map(str, range(len(rows)))]
+    blocks = [fitting(columns, full)]
+    rest = [] if len(blocks[0]) == len(columns) else columns
+    wrapped: List[List[List[str]]] = []
+    while rest and len(wrapped) < MAX_BLOCKS:
+        wrapped.append(fitting([numbers, *rest], full))
+        rest = rest[len(wrapped[-1]) - 1 :]
+    if rest:
+        blocks[0].append(["…"] * len(numbers))
+    else:
+        blocks = wrapped or blocks
+    return "\n\n".join(
+        "\n".join("  ".join(cells).rstrip() for cells in zip(*block)) for block in blocks
+    )
+
+
+def fitting(columns: Sequence[Sequence[str]], full: int) -> List[List[str]]:
+    """The first columns, as many as fit into the width beside the sign for the others."""
+    found, used = [], 0
+    for place, column in enumerate(columns):
+        is_last = place == len(columns) - 1
+        limit = max(full - used, CELL_WIDTH) if is_last else CELL_WIDTH
+        cells = [shortened(cell, limit) for cell in column]
         width = max(map(len, cells))
-        # Other columns leave room for the sign.
         if used + width + (0 if is_last else 3) > full:
-            columns.append(["…"] * len(cells))
             break
-        columns.append([cell.ljust(width) for cell in cells])
+        found.append([cell.ljust(width) for cell in cells])
         used += width + 2
-    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns))
+    return found
 
 
 def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

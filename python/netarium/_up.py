@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import tempfile
 import time
@@ -79,16 +78,6 @@ def words_of(command: Command) -> List[str]:
     return ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
 
 
-def kill(child: subprocess.Popen[Any]) -> None:
-    """Kills a command and its child processes, unless it has ended: they are a process group."""
-    if child.poll() is None:
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
-    for pipe in (child.stdin, child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
-
-
 class Process:
     """A command that runs on `host`. `stop()` kills it; otherwise it ends with the lab."""
 
@@ -143,7 +132,7 @@ class Process:
 
     def stop(self) -> None:
         """Kills it and its child processes, with SIGKILL."""
-        kill(self._child)
+        _binary.kill(self._child)
         self._finish()
 
     def __repr__(self) -> str:
@@ -197,7 +186,7 @@ class Host:
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{shlex.join(words)} ran for more than {timeout}") from None
         finally:
-            kill(child)
+            _binary.kill(child)
         code = child.returncode
         if code and stderr.startswith(NO_LAB):
             _binary.fail(_binary.Result(2, [], stderr))
@@ -279,18 +268,6 @@ class Change:
         self._link._lab.set(self._earlier)
 
 
-def guard(lab: str) -> subprocess.Popen[bytes]:
-    """A process that ends the lab when this process ends, even by SIGKILL: its input is then at
-    its end."""
-    return subprocess.Popen(
-        ["/bin/sh", "-c", 'read -r _; exec "$0" down --quiet "$1"', _binary.binary(), lab],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
 class RunningLink(LinkChanges):
     """A link of a running lab: `set` changes it."""
 
@@ -328,7 +305,8 @@ class RunningLab:
         """The hosts by name."""
         self.processes: List[Process] = []
         """The commands that `Host.start` started, also those that have ended."""
-        self._guard = None if keep else guard(self.id)
+        end = 'exec "$0" down --quiet "$1"'
+        self._guard = None if keep else _binary.guard(end, _binary.binary(), self.id)
         self._changed: Dict[str, Any] = {}
         self._result: Optional[Run] = None
 
@@ -404,7 +382,7 @@ class RunningLab:
             for process in self.processes:
                 process._finish()
             if self._guard is not None:
-                kill(self._guard)
+                _binary.kill(self._guard)
             self._result = Run(self.folder)
         return self._result
 

@@ -74,6 +74,7 @@ class Tables(unittest.TestCase):
         lines = repr(table).splitlines()
         self.assertLessEqual(max(map(len, lines)), 80)
         self.assertEqual(lines[-1], "20 more rows")
+        self.assertTrue(lines[1].endswith("…"), lines[1])
         self.assertIn("<td>a &quot;b&quot;, c</td>", self.table._repr_html_())
         units = [nt.Column("time_ns", "ns", int), nt.Column("size_bytes", "B", int)]
         units.append(nt.Column("marked", "packets", int))

@@ -60,6 +60,25 @@ class Sweeps(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no metric good; similar: .'goodput'"):
             nt.summary(self.table, "good")
 
+    def test_text_of_a_summary_has_all_columns(self):
+        found = nt.summary(self.table, precision=0.5)
+        wide = [nt.Column("link.access.downstream.queue", "", str), *found.columns]
+        table = nt.Table.of("summary", wide, [("200 packets", *row.values()) for row in found])
+        lines = repr(table).splitlines()
+        self.assertLessEqual(max(map(len, lines)), 80)
+        upper, lower = "\n".join(lines[1:]).split("\n\n")
+        heads = (upper + lower).replace(" [runs]", "").split()
+        self.assertLessEqual({column.name for column in wide}, set(heads))
+        for part in (upper, lower):
+            numbers = [line.split()[0] for line in part.splitlines()[1:]]
+            self.assertEqual(numbers, [str(number) for number in range(len(found))])
+
+    def test_summary_of_zeros_has_no_needed_number(self):
+        rows = [("short", seed, "passed", 0.0, None, "") for seed in range(3)]
+        zeros = nt.Table.of("sweep", self.table.columns, rows)
+        (row,) = nt.summary(zeros, precision="1 %")
+        self.assertEqual((row.mean, row.needed), (0, None))
+
     def test_combinations_are_compared_by_pairs(self):
         short, long = (self.table.where({"queue": queue}) for queue in self.goodputs)
         # Differences of 0.5, 0.5 and 0.8.

@@ -1,6 +1,7 @@
 """Sweeps: combinations, resumption, executors."""
 
 import concurrent.futures
+import contextlib
 import importlib.util
 import json
 import multiprocessing
@@ -162,7 +163,8 @@ class Sweep(Case):
         self.assertEqual(raised.exception.code, "lab::E0005")
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_interrupt_ends_running_and_waiting_runs(self):
+    def sweeping(self) -> subprocess.Popen:
+        """A process with a sweep, whose first runs have begun and take long."""
         code = (
             "import sys; sys.path[:0] = sys.argv[1:3]\n"
             "import netarium as nt\n"
@@ -171,14 +173,40 @@ class Sweep(Case):
         )
         words = [sys.executable, "-c", code, str(PYTHON / "tests"), str(PYTHON)]
         child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-        try:
-            while not list(Path("out").glob("*/*/*/run.json")):
-                self.assertIsNone(child.poll())
-                time.sleep(0.02)
-            child.send_signal(signal.SIGINT)
-            _, text = child.communicate(timeout=30)
-        finally:
-            child.kill()
+        self.addCleanup(child.communicate)
+        self.addCleanup(child.kill)
+        while not list(Path("out").glob("*/*/*/run.json")):
+            self.assertIsNone(child.poll())
+            time.sleep(0.02)
+        return child
+
+    def processes(self) -> list:
+        """The numbers of the processes of runs."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if str(self.folder).encode() in path.read_bytes():
+                    found.append(int(path.parent.name))
+        return found
+
+    def test_runs_of_a_killed_process_end_and_leave_no_file(self):
+        child = self.sweeping()
+        self.assertTrue(self.processes() and list(Path().glob(".netarium-*")))
+        child.kill()
+        end = time.monotonic() + 30
+        while (rest := self.processes()) and time.monotonic() < end:
+            time.sleep(0.02)
+        for process in rest:
+            os.kill(process, signal.SIGKILL)
+        self.assertEqual(rest, [])
+        self.assertEqual(list(Path().glob(".netarium-*")), [])
+        states = [nt.Run(path).record["status"] for path in Path("out").glob("*/*/*/run.json")]
+        self.assertEqual(set(states), {"interrupted"})
+
+    def test_interrupt_ends_running_and_waiting_runs(self):
+        child = self.sweeping()
+        child.send_signal(signal.SIGINT)
+        _, text = child.communicate(timeout=30)
         self.assertIn("KeyboardInterrupt", text)
         states = [nt.Run(path).record["status"] for path in Path("out").glob("*/*/*/run.json")]
         self.assertLess(len(states), 20)

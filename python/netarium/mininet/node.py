@@ -13,7 +13,7 @@ import tty
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Dict, List, Optional, Tuple
 
-from .. import _up
+from .. import _binary, _up
 from .log import debug, info, warn
 from .util import Unsupported, nothing, numCores
 
@@ -230,7 +230,7 @@ class Node:
         """Ends the shell; called by `net.stop()`."""
         if self._shell is not None and self._output is not None:
             Node.outToNode.pop(self._output.fileno(), None)
-            _up.kill(self._shell)
+            _binary.kill(self._shell)
             self._output.close()
         self._shell = self._output = None
         self.waiting = False
