@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Programs that need no line in dev/packages, by reason.
 KNOWN = {
     "required packages of Debian": """
-        apt-cache apt-config apt-get awk base64 basename bash cat chmod cp cut date diff dirname dpkg
+        apt-cache apt-config apt-get awk base64 basename bash cat chmod chown cp cut date diff dirname dpkg
         dpkg-deb dpkg-query du echo false find getent grep gunzip gzip head hostname id kill ls mkdir
         mkfifo mknod mktemp mount mv nsenter od pivot_root printf pwd readlink realpath rm rmdir sed seq
         setpriv setsid sh sha256sum sleep sort stat tail tar tee test timeout tr true umount
