@@ -4,12 +4,16 @@ import json
 import math
 import re
 import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES, IMAGES = ROOT / "docs/src/papers/figures", ROOT / "docs/src/images/papers"
 HEADS = ("claim", "paper", "tolerance", "here", "verdict")
+SVG = "{http://www.w3.org/2000/svg}"
+ElementTree.register_namespace("", SVG[1:-1])
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 NUMBER = re.compile(r"-?\d+\.\d+")
 FONT = "text{font-family: 'DejaVu Sans', Verdana, sans-serif}"
 MAX_DISTANCE = 0.3  # Of an omitted point from the line, in units of 1/72 inch.
@@ -26,7 +30,8 @@ After this page you can compare the figures of this paper, as Netarium makes the
 
 The command of each figure is above its claims. Figures with `--short` have smaller sizes, which
 show that all works, not what the paper shows. Results on the virtual clock are the same on each
-machine. Those on the wall clock are from a busy machine with two cores, and some are untrusted: see
+machine. Those on the wall clock are from a machine with two cores that also ran other programs; for
+some minutes the runs had a raised process priority. Some are untrusted: see
 [fidelity](../../concepts/fidelity.md). The tolerance is that of the claim where it differs from the
 paper's value. `dev/gallery --papers` makes this page.
 """
@@ -119,7 +124,39 @@ def simplify(svg):
     # Markers are drawn at many places, paths of other commands (such as curves) are short.
     svg = re.sub(r' d="(M [-\d. LM\n]+)(z?)\s*"', lambda of: f' d="{path(of[1])}{of[2]}"', svg)
     svg = re.sub(r"<[^>]*>", lambda tag: NUMBER.sub(lambda of: number(float(of[0])), tag[0]), svg)
-    return re.sub(r"\s*\n\s*", "\n", svg).strip() + "\n"
+    return compact(svg)
+
+
+def compact(svg):
+    """A picture on one line, without groups that have no effect, with a class for each style."""
+    root = ElementTree.fromstring(re.sub(r">\s*\n\s*<", "><", svg))
+    used = re.findall(r'(?:url\(|href=")#([^")]+)', svg)
+    ids = {name: f"i{place}" for place, name in enumerate(dict.fromkeys(used))}
+    sheet, classes = root.find(f".//{SVG}style"), {}
+    for element in root.iter():
+        name = element.attrib.pop("id", None)
+        if name in ids:
+            element.set("id", ids[name])
+        for key, value in element.items():
+            element.set(key, re.sub(r"#([^)]+)", lambda of: f"#{ids.get(of[1], of[1])}", value))
+        if element.get("transform", "").startswith("rotate(-0 "):
+            del element.attrib["transform"]
+        if style := element.attrib.pop("style", ""):
+            style = re.sub(r"\s*([:;])\s*", r"\1", style).strip("; ")
+            element.set("class", classes.setdefault(style, f"c{len(classes)}"))
+    root[:] = unwrapped(root)
+    rules = [f".{name}{{{style}}}" for style, name in classes.items()]
+    sheet.text = "".join([sheet.text or "", *rules])
+    return ElementTree.tostring(root, encoding="unicode").replace(" />", "/>") + "\n"
+
+
+def unwrapped(element):
+    """The elements within, without groups that have no attribute."""
+    found = []
+    for child in element:
+        child[:] = unwrapped(child)
+        found += child if child.tag == f"{SVG}g" and not child.keys() else [child]
+    return found
 
 
 def number(value):
