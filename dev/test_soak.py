@@ -10,6 +10,7 @@ import unittest
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from unittest import mock
 
 LOADER = SourceFileLoader("soak", str(Path(__file__).parent / "soak"))
 soak = module_from_spec(spec_from_loader("soak", LOADER))
@@ -82,6 +83,15 @@ class Soak(unittest.TestCase):
         found = [re.sub(r"\d+ s CPU, \d+ s", "times", of) for of in out.getvalue().splitlines()]
         good = "good: 1 figures, 1 of 1 claims hold, times"
         self.assertEqual(found, [good, "bad: exit code 4", good])
+
+    def test_wheel_is_tested_in_a_root_folder_of_debian(self):
+        with mock.patch.object(soak.subprocess, "run") as run:
+            run.return_value.returncode = 3
+            self.assertEqual(soak.pythons(["one", "two"]), 3)
+        (made, tested) = run.call_args_list
+        self.assertEqual(made.args[0][0], "mmdebstrap")
+        self.assertEqual(tested.args[0][2:], ["one", "two"])
+        self.assertEqual(tested.kwargs["env"]["NETARIUM_TEST_ROOT"], made.args[0][-1])
 
     def test_prints_flake_rates_highest_first(self):
         counts = {}
