@@ -92,11 +92,8 @@ fn updates(args: &ShowUpdates, terminal: &Terminal) -> Verdict {
     let (mut text, mut count, mut written) = (UpdateText::default(), 0_u64, Ok(()));
     let notes = query::updates(&args.archives, &filter, &mut |update| {
         count += 1;
-        written = if terminal.json {
-            terminal.object(&update.json())
-        } else {
-            terminal.data(text.line(update))
-        };
+        written =
+            if terminal.json { terminal.object(update) } else { terminal.data(text.line(update)) };
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     let notes = notes.map_err(|e| failure(&e))?;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::{Color, Global};
@@ -80,8 +81,9 @@ impl Terminal {
     }
 
     /// Writes a result as JSON.
-    pub(crate) fn object(&self, value: &Value) -> io::Result<()> {
-        write_line(self.out.lock(), visible_json(&value.to_string()).into_owned())
+    pub(crate) fn object(&self, value: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_string(value)?;
+        write_line(self.out.lock(), visible_json(&text).into_owned())
     }
 
     /// Writes JSON to stderr, if stdout belongs to a command.

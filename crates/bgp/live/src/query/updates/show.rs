@@ -1,13 +1,13 @@
 //! Updates as lines of text and of JSON.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use base::Time;
 use bgp::attribute::{Communities, LargeCommunities};
 use bgp::notification::names;
 use collector::rib::segments_text;
 use collector::{Reason, Sender};
-use serde_json::{Value, json};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::super::moment::{moment_text, unix};
 use super::super::routes::next_hop_text;
@@ -40,14 +40,6 @@ impl Content<'_> {
     fn path_text(&self) -> String {
         self.path.map_or_else(String::new, |path| segments_text(path.segments()))
     }
-
-    fn communities(&self) -> Vec<String> {
-        self.communities.iter().flat_map(Communities::iter).map(|one| one.to_string()).collect()
-    }
-
-    fn large_communities(&self) -> Vec<String> {
-        self.large.iter().flat_map(LargeCommunities::iter).map(|one| one.to_string()).collect()
-    }
 }
 
 impl UpdateChange<'_> {
@@ -61,47 +53,65 @@ impl UpdateChange<'_> {
     }
 }
 
-impl Update<'_> {
-    pub fn json(&self) -> Value {
-        let peering = self.peering;
-        let mut object = json!({
-            "time": unix(self.time),
-            "type": self.change.kind(),
-            "peer": peering.peer,
-            "peer_as": peering.peer_as.0,
-            "router": peering.local,
-            "mirror": peering.mirror.interface(),
-        });
-        let mut add = |route: &ChangedRoute<'_>| {
-            object["prefix"] = json!(route.destination.to_string());
-            object["family"] = json!(route.family.to_string());
-            object["path_id"] = json!(route.path_id);
-        };
+/// Text of a value as a string of JSON.
+struct Text<T>(T);
+
+impl<T: Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+/// Texts of values as an array of JSON.
+struct Texts<F>(F);
+
+impl<I: Iterator<Item: Display>, F: Fn() -> I> Serialize for Texts<F> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0().map(Text))
+    }
+}
+
+/// As an object. An archive has millions of updates, so no tree of values is made of them.
+impl Serialize for Update<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (peering, mut map) = (self.peering, to.serialize_map(None)?);
+        map.serialize_entry("time", &unix(self.time))?;
+        map.serialize_entry("type", self.change.kind())?;
+        map.serialize_entry("peer", &peering.peer)?;
+        map.serialize_entry("peer_as", &peering.peer_as.0)?;
+        map.serialize_entry("router", &peering.local)?;
+        map.serialize_entry("mirror", &peering.mirror.interface())?;
+        if let UpdateChange::Announce(route, _) | UpdateChange::Withdraw(route) = &self.change {
+            map.serialize_entry("prefix", &Text(&route.destination))?;
+            map.serialize_entry("family", &Text(route.family))?;
+            map.serialize_entry("path_id", &route.path_id)?;
+        }
         match &self.change {
             UpdateChange::Announce(route, content) => {
-                add(route);
-                object["path"] = json!(content.path_text());
-                object["next_hop"] = json!(next_hop_text(route.next_hop));
-                object["communities"] = json!(content.communities());
-                object["large_communities"] = json!(content.large_communities());
+                let communities = || content.communities.iter().flat_map(Communities::iter);
+                let large = || content.large.iter().flat_map(LargeCommunities::iter);
+                map.serialize_entry("path", &content.path_text())?;
+                map.serialize_entry("next_hop", &next_hop_text(route.next_hop))?;
+                map.serialize_entry("communities", &Texts(communities))?;
+                map.serialize_entry("large_communities", &Texts(large))?;
             }
-            UpdateChange::Withdraw(route) => add(route),
+            UpdateChange::Withdraw(_) => {}
             UpdateChange::State(old, new, reason) => {
-                object["old"] = json!(format!("{old:?}"));
-                object["new"] = json!(format!("{new:?}"));
-                object["reason"] = json!(reason_text(*reason));
+                map.serialize_entry("old", &Text(format_args!("{old:?}")))?;
+                map.serialize_entry("new", &Text(format_args!("{new:?}")))?;
+                map.serialize_entry("reason", &reason_text(*reason))?;
             }
             UpdateChange::EndOfRib(family) => {
-                object["event"] = json!("end-of-rib");
-                object["family"] = json!(family.to_string());
+                map.serialize_entry("event", "end-of-rib")?;
+                map.serialize_entry("family", &Text(family))?;
             }
             UpdateChange::Refresh(family, is_begin) => {
                 let event = if *is_begin { "refresh-begin" } else { "refresh-end" };
-                object["event"] = json!(event);
-                object["family"] = json!(family.to_string());
+                map.serialize_entry("event", event)?;
+                map.serialize_entry("family", &Text(family))?;
             }
         }
-        object
+        map.end()
     }
 }
 
