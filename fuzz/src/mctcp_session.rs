@@ -2,8 +2,6 @@
 //! their applications, including broken frames: no panic, no endless sequence of deadlines, no
 //! buffer above the granted credit; bytes arrive once and in order, and both sessions end.
 
-#[path = "../../crates/mctcp/core/tests/schedule/connection.rs"]
-mod connection;
 #[path = "../../crates/mctcp/core/tests/schedule/world.rs"]
 mod world;
 
