@@ -183,8 +183,8 @@ MUTATIONS = [
     Mutation(
         "proxy-greeting",
         "crates/mctcp/proxy/src/gate.rs",
-        "now.duration_since(holder.since) >= MIN_GREETING",
-        "now.duration_since(holder.since) > MIN_GREETING",
+        "now.duration_since(holder.since) >= MIN_REQUEST_TIMEOUT",
+        "now.duration_since(holder.since) > MIN_REQUEST_TIMEOUT",
         "new_client_replaces_oldest_idle_client_of_its_source",
     ),
     Mutation(

@@ -466,7 +466,7 @@ impl Acceptor {
             // Data after the first HELLO must not be processed twice.
             return Err(Reason::Replayed);
         }
-        let nonce = self.nonces.next();
+        let nonce = self.nonces.next_nonce();
         let session = self.free_number();
         let key = SessionKey::derive(&shared, &hello.nonce, &nonce);
         self.unconfirmed.insert(hello.nonce, session);
@@ -492,7 +492,7 @@ impl Acceptor {
 
     fn free_number(&mut self) -> u64 {
         loop {
-            let random = self.nonces.next_short();
+            let random = self.nonces.next_short_nonce();
             let number = random[..8].iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
             if !self.sessions.contains_key(&number) && !self.finished.contains_key(&number) {
                 return number;
@@ -511,7 +511,7 @@ impl Acceptor {
         if !known.joins.take(join.index) {
             return Err(Reason::Replayed);
         }
-        let nonce = self.nonces.next_short();
+        let nonce = self.nonces.next_short_nonce();
         let proof = known.key.server_proof(&join.nonce, &nonce);
         match self.unproven.look(source) {
             Admission::Free => {}

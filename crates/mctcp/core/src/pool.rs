@@ -26,7 +26,7 @@ pub struct Buffer {
 }
 
 impl Pool {
-    /// A pool of buffers of `length` bytes that keeps at max_unused `max_unused` unused ones.
+    /// A pool of buffers of `length` bytes that keeps at most `max_unused` unused ones.
     pub fn new(length: usize, max_unused: usize) -> Self {
         Self(Arc::new(Shared { length, max_unused, free: Mutex::new(Vec::new()) }))
     }

@@ -139,14 +139,14 @@ impl Nonces {
     }
 
     /// The next 32 bytes.
-    pub fn next(&mut self) -> [u8; 32] {
+    pub fn next_nonce(&mut self) -> [u8; 32] {
         self.count += 1;
         tag(&self.seed, &[&self.count.to_be_bytes()])
     }
 
     /// The next 16 bytes.
-    pub fn next_short(&mut self) -> [u8; 16] {
-        half(self.next())
+    pub fn next_short_nonce(&mut self) -> [u8; 16] {
+        half(self.next_nonce())
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn generates_different_nonces() {
         let mut nonces = Nonces::new([9; 32]);
-        assert_ne!(nonces.next(), nonces.next());
-        assert_ne!(nonces.next_short(), nonces.next_short());
+        assert_ne!(nonces.next_nonce(), nonces.next_nonce());
+        assert_ne!(nonces.next_short_nonce(), nonces.next_short_nonce());
     }
 }

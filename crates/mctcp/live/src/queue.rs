@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes the whole queue, at max_bytes `max_bytes` bytes at a time.
+    /// Writes the whole queue, at most `max_bytes` bytes at a time.
     fn written(queue: &mut Queue, max_bytes: usize) -> Vec<u8> {
         let mut out = Vec::new();
         let done: Result<(), ()> = queue.write(|slices| {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::{Error, Result};
 
-/// Time for which an unreachable server is not tried. Including the duration of an attempt,
-/// sessions are used again at most 5 s after the server is back.
+/// Time for which an unreachable server is not tried. With [`TRIAL_TIMEOUT`], sessions are used
+/// again at most 5 s after the server is reachable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The same for a target that used another protocol, without `--server`.
 const FOREIGN_INTERVAL: Duration = Duration::from_secs(60);
@@ -68,7 +68,7 @@ impl Fallbacks {
     }
 
     /// Reason why a server must not be tried now. `None`: try it.
-    pub(super) fn recent(&self, now: Instant, server: &str) -> Option<String> {
+    pub(super) fn recent_failure(&self, now: Instant, server: &str) -> Option<String> {
         let mut state = self.lock();
         let failure = state.failures.get_mut(server)?;
         if now < failure.retry_at {
@@ -79,7 +79,7 @@ impl Fallbacks {
     }
 
     /// Records that a session with a server failed. `is_target`: it was not configured as a server.
-    pub(super) fn failed(
+    pub(super) fn record_failure(
         &self,
         now: Instant,
         server: &str,
@@ -108,7 +108,7 @@ impl Fallbacks {
     }
 
     /// Records that a session with a server was established.
-    pub(super) fn works(&self, server: &str) {
+    pub(super) fn record_success(&self, server: &str) {
         self.lock().failures.remove(server);
     }
 
@@ -154,36 +154,39 @@ mod tests {
     #[test]
     fn only_one_client_at_a_time_retries_a_server() {
         let (fallbacks, mut now) = (Fallbacks::new(8), Instant::now());
-        assert_eq!(fallbacks.recent(now, "s"), None);
+        assert_eq!(fallbacks.recent_failure(now, "s"), None);
         for cause in [Cause::Unreachable, Cause::Silent, Cause::Foreign] {
-            fallbacks.failed(now, "s", "no route", cause, false);
-            assert_eq!(fallbacks.recent(now, "s").as_deref(), Some("no route"));
+            fallbacks.record_failure(now, "s", "no route", cause, false);
+            assert_eq!(fallbacks.recent_failure(now, "s").as_deref(), Some("no route"));
             now += SECOND;
-            assert_eq!(fallbacks.recent(now, "s"), None, "{cause:?}");
-            assert!(fallbacks.recent(now, "s").is_some(), "{cause:?}: a second trial");
+            assert_eq!(fallbacks.recent_failure(now, "s"), None, "{cause:?}");
+            assert!(fallbacks.recent_failure(now, "s").is_some(), "{cause:?}: a second trial");
             // The client of the trial has disconnected.
             now += 4 * SECOND;
-            assert_eq!(fallbacks.recent(now, "s"), None, "{cause:?}");
+            assert_eq!(fallbacks.recent_failure(now, "s"), None, "{cause:?}");
         }
-        fallbacks.works("s");
-        assert_eq!((fallbacks.recent(now, "s"), fallbacks.recent(now, "s")), (None, None));
+        fallbacks.record_success("s");
+        assert_eq!(
+            (fallbacks.recent_failure(now, "s"), fallbacks.recent_failure(now, "s")),
+            (None, None)
+        );
     }
 
     #[test]
     fn retries_targets_of_another_protocol_less_often() {
         let (fallbacks, mut now) = (Fallbacks::new(8), Instant::now());
-        fallbacks.failed(now, "t", "", Cause::Foreign, true);
-        assert!(fallbacks.recent(now + 59 * SECOND, "t").is_some());
-        fallbacks.works("t");
+        fallbacks.record_failure(now, "t", "", Cause::Foreign, true);
+        assert!(fallbacks.recent_failure(now + 59 * SECOND, "t").is_some());
+        fallbacks.record_success("t");
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
-            fallbacks.failed(now, "t", "", Cause::Silent, true);
+            fallbacks.record_failure(now, "t", "", Cause::Silent, true);
             now += (seconds - 1) * SECOND;
-            assert!(fallbacks.recent(now, "t").is_some(), "{seconds}");
+            assert!(fallbacks.recent_failure(now, "t").is_some(), "{seconds}");
             now += SECOND;
-            assert!(fallbacks.recent(now, "t").is_none(), "{seconds}");
+            assert!(fallbacks.recent_failure(now, "t").is_none(), "{seconds}");
         }
-        fallbacks.failed(now, "t", "", Cause::Unreachable, true);
-        assert!(fallbacks.recent(now + SECOND, "t").is_none());
+        fallbacks.record_failure(now, "t", "", Cause::Unreachable, true);
+        assert!(fallbacks.recent_failure(now + SECOND, "t").is_none());
     }
 
     #[test]

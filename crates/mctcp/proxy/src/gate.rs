@@ -1,10 +1,10 @@
 //! Limits the accepted clients of a proxy that are not served yet.
 //!
-//! A client takes a place when it is accepted. It must send its request (the greeting), then waits
-//! for a slot, and releases its place when it gets one. Idle clients cannot block others: when few
-//! places are free, a new client replaces one whose greeting takes longer than [`MIN_GREETING`]. If
-//! there is none, the proxy accepts no further connections until a place is free, and they wait in
-//! the listener's backlog.
+//! A client takes a place when it is accepted. It must send its request, then waits for a slot, and
+//! releases its place when it gets one. Idle clients cannot block others: when few places are free,
+//! a new client replaces one that has sent no request for [`MIN_REQUEST_TIMEOUT`]. Without such a
+//! client, the proxy accepts no further connections until a place is free, and they wait in the
+//! listener's backlog.
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +21,8 @@ use tokio::sync::Notify;
 use mctcp_live::descriptors::{CHECK_INTERVAL, Descriptors};
 
 const MAX_PLACES: usize = 1024;
-/// Minimum time for which a client keeps its place.
-const MIN_GREETING: Duration = Duration::from_millis(250);
+/// Minimum time that a client has for its request, even if no place is free.
+const MIN_REQUEST_TIMEOUT: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -45,7 +45,7 @@ struct Holder {
     source: IpAddr,
     since: Instant,
     /// Its request is incomplete.
-    is_greeting: bool,
+    is_request_pending: bool,
     evicted: Arc<Notify>,
 }
 
@@ -87,7 +87,7 @@ impl Gate {
                 return place;
             }
             // By then an older client may be replaceable.
-            let _ = tokio::time::timeout(MIN_GREETING / 10, freed).await;
+            let _ = tokio::time::timeout(MIN_REQUEST_TIMEOUT / 10, freed).await;
         }
     }
 
@@ -111,18 +111,19 @@ impl Gate {
         state.quota.take(source, number);
         let evicted = Arc::new(Notify::new());
         let holder =
-            Holder { source, since: now, is_greeting: true, evicted: Arc::clone(&evicted) };
+            Holder { source, since: now, is_request_pending: true, evicted: Arc::clone(&evicted) };
         state.held.insert(number, holder);
         Some(Place { gate: Arc::clone(self), number, evicted })
     }
 }
 
 impl State {
-    /// Evicts the oldest candidate whose greeting takes too long; returns whether there was one.
+    /// Evicts the oldest candidate without a request for too long; returns whether there was one.
     fn evict(&mut self, now: Instant, is_candidate: impl Fn(&Holder) -> bool) -> bool {
-        let mut greeting = self.held.iter().filter(|(_, it)| it.is_greeting && is_candidate(it));
-        let idle = |holder: &Holder| now.duration_since(holder.since) >= MIN_GREETING;
-        let Some((&number, _)) = greeting.next().filter(|(_, holder)| idle(holder)) else {
+        let mut pending =
+            self.held.iter().filter(|(_, it)| it.is_request_pending && is_candidate(it));
+        let idle = |holder: &Holder| now.duration_since(holder.since) >= MIN_REQUEST_TIMEOUT;
+        let Some((&number, _)) = pending.next().filter(|(_, holder)| idle(holder)) else {
             return false;
         };
         if let Some(holder) = self.remove(number) {
@@ -145,9 +146,9 @@ impl Place {
     }
 
     /// Marks the request as complete: the client keeps the place until it has a slot.
-    pub(super) fn greeted(&self) {
+    pub(super) fn mark_requested(&self) {
         if let Some(holder) = self.gate.lock().held.get_mut(&self.number) {
-            holder.is_greeting = false;
+            holder.is_request_pending = false;
         }
     }
 }

@@ -162,7 +162,7 @@ impl Outgoing {
         let (peer, is_target) = (&servers[0], self.peer.servers.is_empty());
         let name = peer.to_string();
         let recent = if self.peer.may_fall_back() {
-            self.fallbacks.recent(Instant::now(), &name)
+            self.fallbacks.recent_failure(Instant::now(), &name)
         } else {
             None
         };
@@ -170,7 +170,7 @@ impl Outgoing {
             Some(why) => (why, Vec::new()),
             None => match self.session(servers, target, early).await {
                 Ok(stream) => {
-                    self.fallbacks.works(&name);
+                    self.fallbacks.record_success(&name);
                     return Ok(Link::Mctcp(stream));
                 }
                 Err(SessionError { error, undelivered }) => {
@@ -179,7 +179,7 @@ impl Outgoing {
                         return Err(Error::NoFallback { peer: peer.clone(), cause: error.into() });
                     }
                     let why = format!("{peer}: {error}");
-                    self.fallbacks.failed(Instant::now(), &name, &why, cause, is_target);
+                    self.fallbacks.record_failure(Instant::now(), &name, &why, cause, is_target);
                     (why, undelivered)
                 }
             },
@@ -381,7 +381,7 @@ mod tests {
         let link = outgoing.open(&target, &mut early).await.unwrap();
         assert!(matches!(link, Link::Plain(_)) && early.count == 5);
         assert_eq!(&service.await.unwrap(), b"hello");
-        let why = outgoing.fallbacks.recent(Instant::now(), &target.to_string()).unwrap();
+        let why = outgoing.fallbacks.recent_failure(Instant::now(), &target.to_string()).unwrap();
         assert!(why.contains("another protocol"), "{why}");
     }
 }

@@ -308,12 +308,17 @@ mod tests {
         let path = folder.path().join("users");
         std::fs::write(&path, "# ours\n\nann:se:cret\nbob:\n").unwrap();
         let users = Users::load(&path).unwrap();
-        let know = |name: &str, password: &str| {
+        let contain = |name: &str, password: &str| {
             let (name, password) = (name.as_bytes().to_vec(), password.as_bytes().to_vec());
             users.contain(&Credentials { name, password })
         };
-        assert!(know("ann", "se:cret") && know("bob", ""));
-        assert!(!know("ann", "") && !know("bob", "se:cret") && !know("", "") && !know("#", "x"));
+        assert!(contain("ann", "se:cret") && contain("bob", ""));
+        assert!(
+            !contain("ann", "")
+                && !contain("bob", "se:cret")
+                && !contain("", "")
+                && !contain("#", "x")
+        );
         for (text, line) in [("ann\n", ":1:"), ("a:b\n:c\n", ":2:"), ("# x\n", "no users")] {
             std::fs::write(&path, text).unwrap();
             let error = Users::load(&path).unwrap_err().to_string();

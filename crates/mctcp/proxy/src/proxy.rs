@@ -29,7 +29,7 @@ use super::{Error, Event, Result, SHUTDOWN_TIMEOUT, SharedState, Stop, report_un
 use mctcp_live::descriptors::Descriptors;
 
 /// Timeout of a client's request; shorter if few places are free.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay after an error of `accept`, such as too few descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -280,7 +280,7 @@ impl ProxyState {
         }
         // It may fail on a closed connection; the next read reports it.
         let _ = stream.set_nodelay(true);
-        let reading = timeout(GREETING_TIMEOUT, self.read_request(&mut stream, protocol));
+        let reading = timeout(REQUEST_TIMEOUT, self.read_request(&mut stream, protocol));
         let request = tokio::select! {
             request = reading => request,
             () = place.evicted() => {
@@ -292,11 +292,11 @@ impl ProxyState {
             Ok(Ok(request)) => request,
             Ok(Err(refusal)) => return refused(refusal),
             Err(_) => {
-                let limit = GREETING_TIMEOUT.as_secs();
+                let limit = REQUEST_TIMEOUT.as_secs();
                 return refused(refusal(format!("it sent no request within {limit} s")));
             }
         };
-        place.greeted();
+        place.mark_requested();
         // Clients above the limit wait here; their data stay in their sockets.
         let Ok(_slot) = self.slots.acquire().await else { return };
         drop(place);

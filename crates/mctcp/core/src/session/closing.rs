@@ -78,8 +78,8 @@ impl<P: Payload> Session<P> {
         self.event(Event::Failed { reason, by_peer });
     }
 
-    /// Closes the session if both streams are delivered and acknowledged, and the server has
-    /// the last acknowledgement.
+    /// Ends the session if both streams are delivered and acknowledged: the server closes it, and
+    /// the client waits for that.
     pub(super) fn close_if_done(&mut self) {
         let done = self.outgoing.is_done() && self.incoming.is_complete();
         let proven = self.may_deliver && !self.is_proof_pending();

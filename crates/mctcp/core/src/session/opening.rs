@@ -57,7 +57,7 @@ impl<P: Payload> Session<P> {
     /// The client's end. Paths must be added.
     pub fn connect(settings: Settings, opening: Opening) -> Self {
         let mut session = Self::new(settings, opening.seed, Time::ZERO, EARLY_CREDIT.count());
-        let nonce = session.nonces.next();
+        let nonce = session.nonces.next_nonce();
         session.client = Some(Client {
             opening,
             nonce,
@@ -226,7 +226,7 @@ impl<P: Payload> Session<P> {
 
     fn join(&mut self, id: SubflowId) {
         let (now, number) = (self.now, self.number);
-        let nonce = self.nonces.next_short();
+        let nonce = self.nonces.next_short_nonce();
         let (Some(client), Some(key)) = (&mut self.client, &self.key) else { return };
         let index = client.next_join;
         client.next_join += 1;

@@ -261,13 +261,13 @@ mod tests {
     use crate::Counted;
     use bytes::Bytes;
 
-    fn half() -> Reassembly<Bytes> {
+    fn reassembly() -> Reassembly<Bytes> {
         Reassembly::new(64 << 10, false)
     }
 
-    fn text(half: &mut Reassembly<Bytes>) -> String {
+    fn text(reassembly: &mut Reassembly<Bytes>) -> String {
         let mut all = Vec::new();
-        while let Some(piece) = half.read() {
+        while let Some(piece) = reassembly.read() {
             all.extend_from_slice(&piece);
         }
         String::from_utf8(all).unwrap()
@@ -275,78 +275,78 @@ mod tests {
 
     #[test]
     fn delivers_overlapping_pieces_once() {
-        let mut half = half();
+        let mut reassembly = reassembly();
         for (dsn, piece) in [(6, "ghij"), (2, "cd"), (8, "ijkl"), (1, "bcdefgh"), (0, "ab")] {
-            half.on_data(dsn, Bytes::from_static(piece.as_bytes())).unwrap();
+            reassembly.on_data(dsn, Bytes::from_static(piece.as_bytes())).unwrap();
         }
-        assert_eq!(text(&mut half), "abcdefghijkl");
-        assert_eq!((half.next(), half.buffered()), (12, 0));
-        assert_eq!(half.duplicate_bytes, 2 + 4 + 1);
+        assert_eq!(text(&mut reassembly), "abcdefghijkl");
+        assert_eq!((reassembly.next(), reassembly.buffered()), (12, 0));
+        assert_eq!(reassembly.duplicate_bytes, 2 + 4 + 1);
     }
 
     #[test]
     fn appends_small_pieces() {
-        let mut half = half();
+        let mut reassembly = reassembly();
         for dsn in 0..20_000 {
-            half.on_data(dsn, Bytes::from_static(b"x")).unwrap();
+            reassembly.on_data(dsn, Bytes::from_static(b"x")).unwrap();
         }
-        assert_eq!(half.buffered(), 20_000);
-        assert!(half.ready.len() < 10, "{}", half.ready.len());
-        assert_eq!(text(&mut half).len(), 20_000);
+        assert_eq!(reassembly.buffered(), 20_000);
+        assert!(reassembly.ready.len() < 10, "{}", reassembly.ready.len());
+        assert_eq!(text(&mut reassembly).len(), 20_000);
     }
 
     #[test]
     fn reports_ranges_of_data_after_gaps() {
-        let mut half = half();
+        let mut reassembly = reassembly();
         for dsn in [10, 20, 15] {
-            half.on_data(dsn, Bytes::from_static(b"xxxxx")).unwrap();
+            reassembly.on_data(dsn, Bytes::from_static(b"xxxxx")).unwrap();
         }
-        half.on_data(100, Bytes::from_static(b"x")).unwrap();
-        assert_eq!(half.ranges(), [10..25, 100..101]);
-        assert_eq!((half.early_bytes(), half.early_peak), (16, 16));
+        reassembly.on_data(100, Bytes::from_static(b"x")).unwrap();
+        assert_eq!(reassembly.ranges(), [10..25, 100..101]);
+        assert_eq!((reassembly.early_bytes(), reassembly.early_peak), (16, 16));
     }
 
     #[test]
     fn rejects_data_beyond_the_credit() {
-        let mut half: Reassembly<Counted> = Reassembly::new(100, false);
-        assert!(matches!(half.on_data(60, Counted(41)), Err(Error::Credit { .. })));
-        assert!(matches!(half.on_data(u64::MAX, Counted(2)), Err(Error::Credit { .. })));
-        assert!(half.on_data(60, Counted(40)).is_ok());
-        assert!(half.on_data(0, Counted(60)).is_ok());
-        assert!(half.on_data(100, Counted(1)).is_err());
-        assert!(half.read().is_some());
-        assert!(half.is_credit_update_due());
-        assert_eq!(half.grant(), 200);
-        assert!(half.on_data(100, Counted(1)).is_ok());
+        let mut reassembly: Reassembly<Counted> = Reassembly::new(100, false);
+        assert!(matches!(reassembly.on_data(60, Counted(41)), Err(Error::Credit { .. })));
+        assert!(matches!(reassembly.on_data(u64::MAX, Counted(2)), Err(Error::Credit { .. })));
+        assert!(reassembly.on_data(60, Counted(40)).is_ok());
+        assert!(reassembly.on_data(0, Counted(60)).is_ok());
+        assert!(reassembly.on_data(100, Counted(1)).is_err());
+        assert!(reassembly.read().is_some());
+        assert!(reassembly.is_credit_update_due());
+        assert_eq!(reassembly.grant(), 200);
+        assert!(reassembly.on_data(100, Counted(1)).is_ok());
     }
 
     #[test]
     fn is_complete_after_all_data_before_fin() {
-        let mut half = half();
-        half.on_fin(4).unwrap();
-        assert!(half.on_fin(5).is_err());
-        assert!(half.on_data(2, Bytes::from_static(b"xyz")).is_err());
-        half.on_data(2, Bytes::from_static(b"cd")).unwrap();
-        assert!(!half.is_complete());
-        half.on_data(0, Bytes::from_static(b"ab")).unwrap();
-        assert!(half.is_complete() && !half.is_read());
-        assert_eq!(half.next(), 5);
-        assert_eq!(text(&mut half), "abcd");
-        assert!(half.is_read());
+        let mut reassembly = reassembly();
+        reassembly.on_fin(4).unwrap();
+        assert!(reassembly.on_fin(5).is_err());
+        assert!(reassembly.on_data(2, Bytes::from_static(b"xyz")).is_err());
+        reassembly.on_data(2, Bytes::from_static(b"cd")).unwrap();
+        assert!(!reassembly.is_complete());
+        reassembly.on_data(0, Bytes::from_static(b"ab")).unwrap();
+        assert!(reassembly.is_complete() && !reassembly.is_read());
+        assert_eq!(reassembly.next(), 5);
+        assert_eq!(text(&mut reassembly), "abcd");
+        assert!(reassembly.is_read());
     }
 
     #[test]
     fn widens_the_credit_while_the_application_reads() {
-        let mut half: Reassembly<Counted> = Reassembly::new(4 << 20, true);
-        half.on_wish(1 << 20);
-        assert_eq!(half.grant(), 1 << 20);
-        half.on_wish(100);
-        half.on_data(0, Counted(512 << 10)).unwrap();
-        half.on_wish(2 << 20);
-        assert_eq!(half.grant(), 1 << 20, "the application is behind");
-        while half.read().is_some() {}
-        half.on_wish(u64::MAX);
-        assert!(half.is_credit_update_due());
-        assert_eq!(half.grant(), (4 << 20) + (512 << 10));
+        let mut reassembly: Reassembly<Counted> = Reassembly::new(4 << 20, true);
+        reassembly.on_wish(1 << 20);
+        assert_eq!(reassembly.grant(), 1 << 20);
+        reassembly.on_wish(100);
+        reassembly.on_data(0, Counted(512 << 10)).unwrap();
+        reassembly.on_wish(2 << 20);
+        assert_eq!(reassembly.grant(), 1 << 20, "the application is behind");
+        while reassembly.read().is_some() {}
+        reassembly.on_wish(u64::MAX);
+        assert!(reassembly.is_credit_update_due());
+        assert_eq!(reassembly.grant(), (4 << 20) + (512 << 10));
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 /// How a relay treats received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Passes it on.
+    /// Forwards all data.
     Passing,
     /// Forwards only the client's data.
     OneWay,

@@ -23,11 +23,11 @@ fn is_evicted(place: &Place) -> bool {
 fn new_client_replaces_oldest_idle_client_of_its_source() {
     let (gate, start) = (gate(), Instant::now());
     let idle: Vec<_> = (0..4).map(|_| gate.try_enter(start, source(1)).unwrap()).collect();
-    let early = start + MIN_GREETING / 2;
+    let early = start + MIN_REQUEST_TIMEOUT / 2;
     assert!(gate.try_enter(early, source(1)).is_none());
     let _other = gate.try_enter(early, source(2)).expect("another source has its own places");
-    idle[0].greeted();
-    let late = start + MIN_GREETING;
+    idle[0].mark_requested();
+    let late = start + MIN_REQUEST_TIMEOUT;
     let new = gate.try_enter(late, source(1)).expect("an idle client gives way");
     // The client with a complete request is not evicted.
     assert_eq!([0, 1, 2, 3].map(|at| is_evicted(&idle[at])), [false, true, false, false]);
@@ -39,7 +39,7 @@ fn new_client_replaces_an_idle_client_of_another_source() {
     let (gate, start) = (gate(), Instant::now());
     let idle: Vec<_> = (1..=8).map(|last| gate.try_enter(start, source(last)).unwrap()).collect();
     assert!(gate.try_enter(start, source(9)).is_none());
-    let late = start + MIN_GREETING;
+    let late = start + MIN_REQUEST_TIMEOUT;
     let _new = gate.try_enter(late, source(9)).unwrap();
     assert_eq!(idle.iter().filter(|place| is_evicted(place)).count(), 1);
 }
@@ -52,7 +52,7 @@ fn new_client_replaces_one_of_the_source_with_most_clients() {
         .map(|last| gate.try_enter(start, source(last)).unwrap())
         .into_iter()
         .collect();
-    let _new = gate.try_enter(start + MIN_GREETING, source(4)).unwrap();
+    let _new = gate.try_enter(start + MIN_REQUEST_TIMEOUT, source(4)).unwrap();
     assert!(is_evicted(&held[0]));
 }
 
@@ -61,8 +61,8 @@ fn rejects_clients_while_all_places_wait_for_slots() {
     let (gate, start) = (gate(), Instant::now());
     let mut waiting: Vec<_> =
         (1..=8).map(|last| gate.try_enter(start, source(last)).unwrap()).collect();
-    waiting.iter().for_each(Place::greeted);
-    let late = start + 100 * MIN_GREETING;
+    waiting.iter().for_each(Place::mark_requested);
+    let late = start + 100 * MIN_REQUEST_TIMEOUT;
     assert!(gate.try_enter(late, source(9)).is_none());
     waiting.pop();
     assert!(gate.try_enter(late, source(9)).is_some());
