@@ -221,12 +221,12 @@ struct Refusal {
 
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
-        refusal(error)
+        refusal(error.to_string())
     }
 }
 
-fn refusal(why: impl ToString) -> Refusal {
-    Refusal { target: None, why: why.to_string() }
+fn refusal(why: impl Into<String>) -> Refusal {
+    Refusal { target: None, why: why.into() }
 }
 
 /// Reads until a message is complete; the bytes after it stay in `bytes`.
@@ -346,8 +346,8 @@ impl ProxyState {
         let name = protocol.name();
         let connection = OpenConnection::new(name, transport, client, target, session);
         match &mut link {
-            Link::Mctcp(session) => {
-                self.shared.relay(connection, early_bytes, stream, session).await
+            Link::Mctcp(other) => {
+                self.shared.relay(connection, early_bytes, stream, other).await;
             }
             Link::Plain(plain) => {
                 self.shared.relay(connection, early_bytes, stream, &mut plain.stream).await;
@@ -366,7 +366,8 @@ impl ProxyState {
             ListenerProtocol::Http => self.read_http_request(stream).await,
             ListenerProtocol::Forward(target) => Ok((target.clone(), Vec::new())),
             ListenerProtocol::Redirect => {
-                let address = redirect::destination(stream.as_fd()).map_err(refusal)?;
+                let address = redirect::destination(stream.as_fd())
+                    .map_err(|error| refusal(error.to_string()))?;
                 Ok((Target::of(address), Vec::new()))
             }
         }
@@ -381,12 +382,12 @@ impl ProxyState {
         let greeting = |bytes: &[u8]| socks::greeting(bytes, method);
         if let Err(error) = read_message(stream, &mut bytes, greeting).await? {
             stream.write_all(&socks::greeting_reply(None)).await?;
-            return Err(refusal(error));
+            return Err(refusal(error.to_string()));
         }
         stream.write_all(&socks::greeting_reply(Some(method))).await?;
         if let Some(users) = &self.users {
             let given = read_message(stream, &mut bytes, socks::credentials).await?;
-            let given = given.map_err(refusal)?;
+            let given = given.map_err(|error| refusal(error.to_string()))?;
             let is_valid = users.contain(&given);
             stream.write_all(&socks::credentials_reply(is_valid)).await?;
             if !is_valid {
@@ -398,7 +399,7 @@ impl ProxyState {
             Ok(target) => Ok((target, bytes)),
             Err(error) => {
                 stream.write_all(&socks::request_reply(error.reply(), None)).await?;
-                Err(refusal(error))
+                Err(refusal(error.to_string()))
             }
         }
     }
@@ -413,7 +414,7 @@ impl ProxyState {
             Err(error) => {
                 let text = http_connect::reply(error.status(), &error.to_string());
                 stream.write_all(text.as_bytes()).await?;
-                return Err(refusal(error));
+                return Err(refusal(error.to_string()));
             }
         };
         if let Some(users) = &self.users
