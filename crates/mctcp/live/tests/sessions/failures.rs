@@ -30,7 +30,7 @@ fn set_all(relays: &[Relay], mode: Mode) {
     }
 }
 
-/// A configuration that uses only the without_following paths.
+/// A configuration that uses only the configured paths.
 fn without_following() -> Config {
     Config { follow: false, ..Config::default() }
 }
