@@ -99,8 +99,8 @@ impl<P: Payload> Session<P> {
     /// received everything. The end of a draining subflow, or of one that never reached the
     /// server's session, does not.
     pub(super) fn shows_server_closed(&self, id: SubflowId) -> bool {
-        let is_proof = |s: &Subflow<P>| s.reached_session && (s.is_active() || s.is_stale());
-        self.waits_for_close && self.subflow(id).is_some_and(is_proof)
+        let shows_close = |s: &Subflow<P>| s.reached_session && (s.is_active() || s.is_stale());
+        self.waits_for_close && self.subflow(id).is_some_and(shows_close)
     }
 
     pub(super) fn close(&mut self) {

@@ -83,7 +83,7 @@ fn slow_path_does_not_reduce_the_goodput() {
 
 /// Frames on the late path would pause the stream for as long as a failure.
 #[test]
-fn late_path_that_adds_little_rate_reduces_nothing() {
+fn late_path_that_adds_little_rate_keeps_goodput_and_read_gaps() {
     let good = [Path::new(20, 20), Path::new(10, 5)];
     let measured = |paths: &[Path]| {
         let mut world = World::new(&Script::upload(paths, u64::MAX));
