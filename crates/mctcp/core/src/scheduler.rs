@@ -139,8 +139,7 @@ pub struct SubflowView {
     pub rate: Option<Bandwidth>,
     /// Maximum delivery rate of the last 2.5 to 5 s, during which the sender may have limited it.
     pub peak: Option<Bandwidth>,
-    /// Delivery rate of its bottleneck: the rate when it last had a queue; `None` before the first
-    /// queue.
+    /// Delivery rate of its bottleneck, measured while it last had a queue; `None` before that.
     pub capacity: Option<Bandwidth>,
 }
 

@@ -238,8 +238,7 @@ impl Outgoing {
         }
     }
 
-    /// Waits until the session and the connection to the target are established, and sends early
-    /// data.
+    /// Sends early data until the session and the connection to the target are established.
     async fn establish(
         &self,
         stream: &mut MctcpStream,

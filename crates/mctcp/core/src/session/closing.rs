@@ -115,8 +115,7 @@ impl<P: Payload> Session<P> {
         sent.chain(&self.pending_controls).any(|frame| matches!(frame, Frame::Proof(_)))
     }
 
-    /// Ends a session that the server has closed or dropped, after it has refused the join of the
-    /// only subflow.
+    /// Ends a session whose only subflow the server refuses, since it has no such session.
     pub(super) fn on_unknown_session(&mut self) {
         let delivered = self.outgoing.is_delivered() && !self.is_proof_pending();
         if delivered && self.incoming.is_complete() {

@@ -94,8 +94,7 @@ pub(super) struct Subflow<P> {
     ack_time: AckTime,
     /// Smoothed delivery rate.
     smoothed_rate: Bandwidth,
-    /// Maximum of `smoothed_rate` in the current and in the previous period; start of the current
-    /// one.
+    /// Maxima of `smoothed_rate` in this and in the previous period; start of this period.
     peak_rates: [Bandwidth; 2],
     peaks_since: Time,
     /// Mean delivery rate while there is a queue.

@@ -12,8 +12,7 @@ use crate::scheduler::{Choice, MAX_PAUSE, SchedulerKind, View};
 
 /// Maximum time for which a frame occupies a slow path.
 const MAX_FRAME_TIME: Span = Span::from_millis(8);
-/// Minimum round-trip time for the width of WISH, since hosts pause for longer than short round
-/// trips take.
+/// Minimum round-trip time for the width of WISH: scheduling pauses of hosts take longer.
 const MIN_WISH_RTT: Span = Span::from_millis(10);
 /// Interval after which a WISH without effect is repeated.
 const WISH_INTERVAL: Span = Span::from_millis(1_000);

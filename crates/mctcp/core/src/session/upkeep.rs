@@ -158,8 +158,7 @@ impl<P: Payload> Session<P> {
         }
     }
 
-    /// Ends a session whose peer does not answer. Without only the last acknowledgement it closes
-    /// without error.
+    /// Ends a session without an answer; it fails unless only the last acknowledgement is missing.
     fn end_without_peer(&mut self) {
         let complete = self.incoming.is_complete() && self.outgoing.is_finished();
         if complete && self.outgoing.is_delivered() {
