@@ -48,6 +48,13 @@ MUTATIONS = [
         "token_is_valid_once_and_only_with_the_host_of_the_server",
     ),
     Mutation(
+        "top-invalid-value",
+        "crates/app/top/src/form.rs",
+        'value.parse::<Bandwidth>().map(drop)',
+        'Ok(())',
+        "invalid_rate_is_reported_and_not_sent",
+    ),
+    Mutation(
         "client-limit",
         "crates/app/serve/src/lib.rs",
         "Slots::new(max_clients)",

@@ -10,6 +10,7 @@ pub(crate) mod link;
 pub(crate) mod mctcp;
 pub(crate) mod measure;
 pub(crate) mod report;
+pub(crate) mod top;
 pub(crate) mod up;
 pub(crate) mod watch;
 
@@ -151,6 +152,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  netarium watch dumbbell\n  \
                             netarium watch runs/dumbbell-1a2b3c --no-open")]
     Watch(watch::Watch),
+    /// Show a running lab or a finished run in the terminal, and change its links
+    #[command(after_help = "Examples:\n  netarium top dumbbell\n  \
+                            netarium top runs/dumbbell-1a2b3c")]
+    Top(top::Top),
     /// End running labs, keep their results and print their outcomes
     #[command(after_help = "Examples:\n  netarium down dumbbell\n  netarium down --all")]
     Down(up::Down),

@@ -32,6 +32,7 @@ mod status;
 mod summary;
 mod sweep;
 mod terminal;
+mod top;
 mod up;
 mod watch;
 
@@ -175,6 +176,7 @@ fn dispatch(command: &Command, terminal: &Terminal) -> Verdict {
         Command::Set(args) => up::set(args, terminal),
         Command::Mark(args) => up::mark(args, terminal),
         Command::Watch(args) => watch::watch(args, terminal),
+        Command::Top(args) => top::top(args, terminal),
         Command::Down(args) => up::down(args, terminal),
         Command::Clean(args) => labs::clean(args, terminal),
         Command::Doctor(args) => machine::doctor(args, terminal),

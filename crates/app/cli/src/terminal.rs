@@ -21,7 +21,8 @@ pub(crate) struct Terminal {
     pub(crate) quiet: bool,
     verbose: u8,
     width: usize,
-    color: bool,
+    /// Whether stdout has colours.
+    pub(crate) color: bool,
     color_notes: bool,
     escape: OwnEscape,
     out: io::Stdout,

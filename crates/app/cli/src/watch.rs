@@ -25,7 +25,7 @@ const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
 const DISPLAYS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
 
 pub(crate) fn watch(args: &Watch, terminal: &Terminal) -> Verdict {
-    let (name, run) = find(args, terminal)?;
+    let (name, run) = find(&args.run, args.read_only, terminal)?;
     let stop = interrupts::flag()?;
     let server = start(args.listen, run)?;
     let page = if args.no_open { None } else { open(&server.url) };
@@ -43,20 +43,23 @@ fn wait(stop: &AtomicBool) {
     }
 }
 
-/// The run to show, and its name.
-fn find(args: &Watch, terminal: &Terminal) -> Result<(String, Run), Failure> {
+/// The run to show, and its name: of a running lab, or of a folder.
+pub(crate) fn find(
+    wanted: &str,
+    read_only: bool,
+    terminal: &Terminal,
+) -> Result<(String, Run), Failure> {
     let registry = labs::swept(terminal)?;
-    let path = Path::new(&args.run);
-    let entry = match registry.find(&args.run)? {
+    let path = Path::new(wanted);
+    let entry = match registry.find(wanted)? {
         Some(entry) => Some(entry),
         None if path.exists() => running(&registry, path)?,
         // Lists the running labs.
-        None => Some(labs::find(&registry, &args.run).map_err(|failure| {
+        None => Some(labs::find(&registry, wanted).map_err(|failure| {
             let help = failure.help.clone().unwrap_or_default();
             failure.help(format!("{help}; or give the folder of a run"))
         })?),
     };
-    let read_only = args.read_only;
     let Some(entry) = entry else {
         let (folder, record) = results::open(path)?;
         if record.conclusion().is_none() {

@@ -30,6 +30,7 @@ mod programs {
     mod sharing;
     mod terminal;
     mod tools;
+    mod top;
     mod up;
     mod watch;
 }

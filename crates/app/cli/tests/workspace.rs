@@ -134,6 +134,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mctcp-proxy", &["base", "base-quota", "mctcp-core", "mctcp-live", "base-sys"]),
     ("app-serve", &["base", "bgp-codec", "bgp-collector", "bgp-live", "app-ops"]),
     ("app-watch", &["lab-emu", "lab-run", "app-ops"]),
+    ("app-top", &["base", "lab-emu", "lab-run", "lab-report"]),
     ("lab-report", &["base", "network-topology", "lab-file", "lab-run"]),
     (
         "cli",
@@ -160,6 +161,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "app-ops",
             "app-serve",
             "app-watch",
+            "app-top",
             "base-sys",
         ],
     ),

@@ -1,7 +1,6 @@
 //! The WebSocket of a page.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -10,10 +9,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use emu::control;
 use run::RunFolder;
-use run::live::{
-    Answer, End, FinishedRun, MAX_REQUEST_BYTES, Message, Problem, Request, parse_request,
-};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use run::live::{Answer, End, FinishedRun, MAX_REQUEST_BYTES, Message, parse_request};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 
 use crate::{MAX_WATCHERS, Shared};
@@ -67,10 +64,10 @@ async fn serve(shared: &Shared, socket: &mut WebSocket) -> Closed {
 
 /// The connection to the lab; `None` if it is not running.
 async fn connect(shared: &Shared) -> Option<Lines<BufReader<UnixStream>>> {
-    let mut stream = UnixStream::connect(shared.run.socket.as_ref()?).await.ok()?;
-    let request = serde_json::to_string(&control::Request::Watch).ok()? + "\n";
-    stream.write_all(request.as_bytes()).await.ok()?;
-    Some(BufReader::new(stream).lines())
+    let path = shared.run.socket.clone()?;
+    let stream = blocking(move || control::watch(&path)).await.ok()?;
+    stream.set_nonblocking(true).ok()?;
+    Some(BufReader::new(UnixStream::from_std(stream).ok()?).lines())
 }
 
 /// Passes on messages until the lab ends.
@@ -102,27 +99,17 @@ async fn live(
     }
     // The supervising process ended without a message.
     let folder = shared.run.folder.clone();
-    let read = move || RunFolder::open(&folder).and_then(|folder| folder.read_record());
-    let record = blocking(read).await.map_err(|why| (close_code::ERROR, why))?;
-    let end = End::of(&record);
-    let end = end.ok_or((close_code::ERROR, "the lab ended without a result".to_owned()))?;
+    let end = blocking(move || End::read(&folder)).await.map_err(|why| (close_code::ERROR, why))?;
     send_message(socket, &Message::End(end)).await
 }
 
 /// The first message of a lab, with what this server permits.
 fn hello(shared: &Shared, line: &str) -> Result<String, Closed> {
-    match serde_json::from_str(line) {
-        Ok(Message::Hello(mut hello)) => {
-            if shared.run.read_only {
-                hello.read_only = true;
-                hello.commands.clear();
-            }
-            text(&Message::Hello(hello))
+    match control::hello(line, shared.run.read_only) {
+        Ok(hello) => text(&Message::Hello(hello)),
+        Err((is_refused, why)) => {
+            Err((if is_refused { close_code::AGAIN } else { close_code::ERROR }, why))
         }
-        _ => Err(match serde_json::from_str(line) {
-            Ok(control::Answer::Refused { why }) => (close_code::AGAIN, why),
-            _ => (close_code::ERROR, "the lab runs with another version of netarium".to_owned()),
-        }),
     }
 }
 
@@ -172,58 +159,14 @@ async fn handle(
     };
     let request = parse_request(&text).map_err(|why| (close_code::POLICY, why))?;
     let Some(id) = request.id() else { return Ok(()) };
-    let answer = answer(shared, request).await;
-    send_message(socket, &Message::Answer(Answer { id, ..answer })).await
-}
-
-async fn answer(shared: &Shared, request: Request) -> Answer {
-    if shared.run.read_only {
-        return refused("the live view is read-only");
-    }
-    let request = match request {
-        Request::Set { fields, .. } => control::Request::Set(fields),
-        Request::Mark { text, .. } => match control::mark_text(&text) {
-            Ok(text) => control::Request::Mark(text),
-            Err(why) => return refused(&why),
-        },
-        Request::Unknown => return refused("unknown request"),
+    let answer = if shared.run.read_only {
+        Answer { id, ..Answer::refused("the live view is read-only") }
+    } else {
+        let path = shared.run.socket.clone();
+        let answered = blocking(move || io::Result::Ok(control::answer(path.as_deref(), request)));
+        answered.await.unwrap_or_else(|why| Answer { id, ..Answer::refused(why) })
     };
-    let Some(path) = shared.run.socket.clone() else {
-        return refused("the run has ended");
-    };
-    match blocking(move || ask(&path, &request)).await {
-        Ok(Some(control::Answer::Done { at_s, events, warnings })) => {
-            let warnings = warnings.iter().map(|warning| warning.texts().0.to_owned());
-            let (ok, at, warnings) = (true, at_s, warnings.collect());
-            Answer { ok, at, events, warnings, ..Answer::default() }
-        }
-        Ok(Some(control::Answer::Wrong { errors })) => {
-            let problem = |error: &control::Finding| {
-                let (message, help) = error.texts();
-                Problem { message: message.to_owned(), help: help.map(str::to_owned) }
-            };
-            Answer { errors: errors.iter().map(problem).collect(), ..Answer::default() }
-        }
-        Ok(Some(control::Answer::Refused { why })) => refused(&why),
-        Ok(None) => refused("the run has ended"),
-        Err(why) => refused(&format!("the lab cannot be reached: {why}")),
-    }
-}
-
-fn ask(path: &Path, request: &control::Request) -> io::Result<Option<control::Answer>> {
-    match control::request(path, request) {
-        Err(e)
-            if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
-        {
-            Ok(None)
-        }
-        other => other,
-    }
-}
-
-fn refused(message: &str) -> Answer {
-    let errors = vec![Problem { message: message.to_owned(), help: None }];
-    Answer { errors, ..Answer::default() }
+    send_message(socket, &Message::Answer(answer)).await
 }
 
 /// Runs a function that blocks, in another thread.

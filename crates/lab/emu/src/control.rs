@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lab::{Code, Diagnostic, Diagnostics};
-use run::live::{Frame, Message};
+use run::live::{self, Frame, Hello, Message, Problem};
 use serde::{Deserialize, Serialize};
 
 pub use watchers::MAX_WATCHERS;
@@ -80,11 +80,6 @@ impl Finding {
         found.list().iter().map(own).collect()
     }
 
-    /// The message, and the advice if there is one.
-    pub fn texts(&self) -> (&str, Option<&str>) {
-        (&self.message, self.help.as_deref())
-    }
-
     pub fn diagnostics(findings: &[Self], fields: &[(String, String)]) -> Diagnostics {
         let known = |finding: &Self| {
             let code = Code::ALL.iter().find(|code| code.as_str() == finding.code)?;
@@ -120,6 +115,72 @@ pub fn request(socket: &Path, request: &Request) -> io::Result<Option<Answer>> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Connects to the lab with this socket as a watcher. The lab sends messages of [`run::live`] as
+/// lines; [`hello`] reads the first.
+///
+/// # Errors
+/// If the lab cannot be reached.
+pub fn watch(socket: &Path) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(socket)?;
+    let line = serde_json::to_string(&Request::Watch)? + "\n";
+    stream.write_all(line.as_bytes())?;
+    Ok(stream)
+}
+
+/// Reads the first line that a watcher receives. A watcher that is `read_only` has no commands.
+///
+/// # Errors
+/// If the lab refuses watchers (`true`), or is of another version.
+pub fn hello(line: &str, read_only: bool) -> Result<Box<Hello>, (bool, String)> {
+    match serde_json::from_str(line) {
+        Ok(Message::Hello(mut hello)) => {
+            if read_only {
+                hello.read_only = true;
+                hello.commands.clear();
+            }
+            Ok(hello)
+        }
+        _ => Err(match serde_json::from_str(line) {
+            Ok(Answer::Refused { why }) => (true, why),
+            _ => (false, "the lab runs with another version of netarium".to_owned()),
+        }),
+    }
+}
+
+/// Passes the request of a watcher to the lab with this socket, and waits for the answer. Without
+/// a socket, the run has ended.
+pub fn answer(socket: Option<&Path>, request: live::Request) -> live::Answer {
+    let id = request.id().unwrap_or_default();
+    let asked = match request {
+        live::Request::Set { fields, .. } => Ok(Request::Set(fields)),
+        live::Request::Mark { text, .. } => mark_text(&text).map(Request::Mark),
+        live::Request::Unknown => Err("unknown request".to_owned()),
+    };
+    let answer = asked.and_then(|asked| {
+        let answer = socket.map_or(Ok(None), |socket| self::request(socket, &asked));
+        match answer {
+            Ok(Some(answer)) => Ok(answer),
+            Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                Err(format!("the lab cannot be reached: {e}"))
+            }
+            _ => Err("the run has ended".to_owned()),
+        }
+    });
+    let answer = match answer {
+        Ok(Answer::Done { at_s, events, warnings }) => {
+            let warnings = warnings.iter().map(|warning| warning.message.clone()).collect();
+            live::Answer { ok: true, at: at_s, events, warnings, ..live::Answer::default() }
+        }
+        Ok(Answer::Wrong { errors }) => {
+            let problem = |Finding { message, help, .. }| Problem { message, help };
+            let errors = errors.into_iter().map(problem).collect();
+            live::Answer { errors, ..live::Answer::default() }
+        }
+        Ok(Answer::Refused { why }) | Err(why) => live::Answer::refused(why),
+    };
+    live::Answer { id, ..answer }
 }
 
 /// The lab's end of its socket. Never blocks.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use run::record::{ProgramSummary, Status};
 
 /// Three significant digits, no exponent below 10^15, no trailing zeros after the point.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -46,7 +46,7 @@ pub(crate) fn with_unit(value: f64, steps: &[Step]) -> String {
     format!("{} {unit}", number(value / size))
 }
 
-pub(crate) fn rate(bit_per_s: f64) -> String {
+pub fn rate(bit_per_s: f64) -> String {
     with_unit(bit_per_s, RATE)
 }
 
@@ -61,12 +61,12 @@ pub(crate) fn nanos(ns: u64) -> String {
     seconds(ns as f64 / 1e9)
 }
 
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     with_unit(bytes as f64, DATA)
 }
 
 /// A share from 0 to 1.
-pub(crate) fn share(share: f64) -> String {
+pub fn share(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
@@ -75,13 +75,13 @@ pub(crate) fn times(factor: f64) -> String {
 }
 
 /// A number with three significant digits: `3.2 M`.
-pub(crate) fn large(value: f64) -> String {
+pub fn large(value: f64) -> String {
     let (size, prefix) = step(value, &[(1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")]);
     format!("{}{prefix}", number(value / size))
 }
 
 /// A noun with its number: `1 link`, `2 links`.
-pub(crate) fn plural(count: usize, noun: &str) -> String {
+pub fn plural(count: usize, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{} {noun}{ending}", self::count(count as u64))
 }
@@ -101,7 +101,7 @@ pub(crate) fn count(value: u64) -> String {
 
 /// Replaces characters that are invisible or that XML does not permit: control characters except
 /// line breaks and tabs, characters that change the direction of text, and noncharacters.
-pub(crate) fn visible(text: &str) -> String {
+pub fn visible(text: &str) -> String {
     let hidden = |c: char| match c {
         '\n' | '\t' => false,
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,

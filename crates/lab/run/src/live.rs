@@ -14,6 +14,8 @@ mod tap;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 pub use builder::{FrameBuilder, MIN_FRAME_SPAN, live_span};
@@ -26,8 +28,8 @@ pub use hello::{Hello, HelloFlow, HelloLink, HelloNode, HelloProgram, LinkValues
 pub use request::{MAX_REQUEST_BYTES, Request, parse_request};
 pub use tap::Tap;
 
-use crate::RunRecord;
 use crate::record::Status;
+use crate::{Error, RunFolder, RunRecord};
 
 /// The value of [`Hello::schema`].
 pub const SCHEMA: &str = "netarium.watch/1";
@@ -56,6 +58,16 @@ pub struct End {
 }
 
 impl End {
+    /// The end of the run in this folder, for watchers of a lab that sent none.
+    ///
+    /// # Errors
+    /// If the folder cannot be read, or has no result.
+    pub fn read(folder: &Path) -> Result<Self, Error> {
+        let folder = RunFolder::open(folder)?;
+        let end = Self::of(&folder.read_record()?);
+        end.ok_or_else(|| Error::Running { path: folder.path().to_owned() })
+    }
+
     /// The end of a run with this record; `None` while it is running.
     pub fn of(record: &RunRecord) -> Option<Self> {
         let conclusion = record.conclusion()?;
@@ -84,6 +96,14 @@ pub struct Answer {
     pub events: Vec<String>,
     pub warnings: Vec<String>,
     pub errors: Vec<Problem>,
+}
+
+impl Answer {
+    /// The answer to a request that is refused for this reason.
+    pub fn refused(why: impl Into<String>) -> Self {
+        let errors = vec![Problem { message: why.into(), help: None }];
+        Self { errors, ..Self::default() }
+    }
 }
 
 /// An error in a request.

@@ -13,6 +13,19 @@ node = "a"
 run = "sleep 200"
 "#;
 
+/// Runs a Python script that starts commands on pseudoterminals.
+#[track_caller]
+pub(super) fn on_a_terminal(bench: &Bench, script: &str, args: &[&str]) {
+    bench.write("session.py", include_str!("session.py"));
+    bench.write("script.py", script);
+    let mut python = std::process::Command::new("python3");
+    bench.dress(&mut python);
+    python.args(["-B", "script.py", super::bench::NETARIUM]).args(args);
+    let output = python.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
 #[test]
 fn gives_interactive_commands_a_terminal_of_the_lab() {
     let test = "gives_interactive_commands_a_terminal_of_the_lab";
@@ -22,13 +35,7 @@ fn gives_interactive_commands_a_terminal_of_the_lab() {
     let bench = Bench::new();
     let run = bench.start(LAB, &[]);
     bench.wait_for("terminals");
-    bench.write("terminal.py", include_str!("terminal.py"));
-    let mut python = std::process::Command::new("python3");
-    bench.dress(&mut python);
-    python.args(["terminal.py", super::bench::NETARIUM]).args(is_root().then_some("--root"));
-    let output = python.output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    on_a_terminal(&bench, include_str!("terminal.py"), is_root().then_some("--root").as_slice());
     run.signal("-INT");
     run.finish();
 }

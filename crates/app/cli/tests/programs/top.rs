@@ -1,0 +1,50 @@
+//! The live view in a terminal: `top`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::bench::{Bench, installed, requires_labs};
+use super::terminal::on_a_terminal;
+
+const LAB: &str = r#"
+lab = { name = "pair", duration = "2 s" }
+[node.a]
+[node.b]
+[[link]]
+name = "wire"
+ends = ["a", "b"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+[[flow]]
+from = "a"
+to = "b"
+"#;
+
+#[test]
+fn changes_a_link_by_keys_and_restores_the_terminal() {
+    requires_labs!("python3");
+    let bench = Bench::new();
+    bench.write("pair.toml", LAB);
+    let up = bench.netarium(&["up", "pair.toml", "--json"]);
+    let up: Value = serde_json::from_slice(&up.stdout).unwrap();
+    on_a_terminal(&bench, include_str!("top.py"), &["pair", "--live"]);
+    bench.netarium(&["down", "pair"]);
+    let record = fs::read_to_string(format!("{}/run.json", up["folder"].as_str().unwrap()));
+    let record: Value = serde_json::from_str(&record.unwrap()).unwrap();
+    let events = record["events"].as_array().unwrap();
+    let texts: Vec<&str> = events.iter().filter_map(|event| event["text"].as_str()).collect();
+    assert_eq!(texts, ["link wire: delay 9 ms"]);
+}
+
+#[test]
+fn shows_a_finished_run_at_a_terminal() {
+    if !installed("shows_a_finished_run_at_a_terminal", &["python3"]) {
+        return;
+    }
+    let bench = Bench::new();
+    bench.write("pair.toml", LAB);
+    let sim = bench.netarium(&["sim", "pair.toml", "--json"]);
+    let record: Value = serde_json::from_slice(&sim.stdout).unwrap();
+    on_a_terminal(&bench, include_str!("top.py"), &[record["folder"].as_str().unwrap()]);
+}

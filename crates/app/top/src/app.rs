@@ -1,0 +1,398 @@
+//! The state of the view: keys and messages change it.
+
+use std::collections::BTreeMap;
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use run::live::{Answer, FinishedRun, Hello, Message, Request};
+
+use crate::form::{Form, Input};
+use crate::history::{History, Rates, State};
+use crate::rows::{self, Row, Sort, Tab};
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Mode {
+    Table,
+    Filter(Input),
+    Mark(Input),
+    Form(Box<Form>),
+    Help,
+}
+
+/// What the driver does after a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    None,
+    Send(Request),
+    Quit,
+}
+
+/// A line for the user until the next key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) is_error: bool,
+    pub(crate) text: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) history: History,
+    pub(crate) tab: Tab,
+    pub(crate) mode: Mode,
+    pub(crate) filter: String,
+    pub(crate) sorts: [Sort; 3],
+    /// The selected row of each table, as position in the hello.
+    pub(crate) selected: [u32; 3],
+    /// The number of the frame that is shown; `None`: the newest.
+    pub(crate) shown: Option<usize>,
+    pub(crate) notice: Option<Notice>,
+    pub(crate) has_color: bool,
+    /// Why no more messages come, if the lab has not ended.
+    pub(crate) lost: Option<String>,
+    /// Columns and rows of the terminal.
+    pub(crate) size: (u16, u16),
+    /// The frame that is shown: its state, and rates over the window that it ends.
+    pub(crate) state: State,
+    pub(crate) rates: Rates,
+    requests: u64,
+    /// What the requests without an answer change.
+    pending: BTreeMap<u64, String>,
+}
+
+impl App {
+    pub(crate) fn new(hello: Hello, has_color: bool) -> Self {
+        let history = History::new(hello);
+        let state = history.state(0);
+        let tab = match (history.hello.links.len(), history.hello.flows.len()) {
+            (0, 0) => Tab::Programs,
+            (0, _) => Tab::Flows,
+            _ => Tab::Links,
+        };
+        Self {
+            history,
+            tab,
+            mode: Mode::Table,
+            filter: String::new(),
+            sorts: [Sort::default(); 3],
+            selected: [0; 3],
+            shown: None,
+            notice: None,
+            has_color,
+            lost: None,
+            size: (80, 24),
+            state,
+            rates: Rates::default(),
+            requests: 0,
+            pending: BTreeMap::new(),
+        }
+    }
+
+    /// A finished run, at its end.
+    pub(crate) fn finished(run: FinishedRun, has_color: bool) -> Self {
+        let mut app = Self::new(run.hello, has_color);
+        for frame in run.frames {
+            app.history.add(frame);
+        }
+        app.history.end = Some(run.end);
+        app.show(None);
+        app
+    }
+
+    pub(crate) fn receive(&mut self, message: Message) {
+        match message {
+            Message::Hello(_) => {}
+            Message::Frame(frame) => {
+                self.history.add(*frame);
+                // A frame that is no longer kept cannot be shown.
+                let first = self.history.first;
+                self.show(self.shown.map(|shown| shown.max(first)));
+            }
+            Message::End(end) => {
+                self.history.end = Some(end);
+                if let Mode::Form(_) | Mode::Mark(_) = self.mode {
+                    self.mode = Mode::Table;
+                    self.note(true, "the run has ended: changes are not possible");
+                }
+            }
+            Message::Answer(answer) => self.answered(answer),
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        let what = self.pending.remove(&answer.id).unwrap_or_default();
+        let problem = answer.errors.into_iter().next().unwrap_or_default();
+        if let Mode::Form(form) = &mut self.mode
+            && form.sent == Some(answer.id)
+        {
+            if !answer.ok {
+                form.sent = None;
+                form.problem = Some((problem.message, problem.help));
+                return;
+            }
+            self.mode = Mode::Table;
+        }
+        if !answer.ok {
+            let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
+            self.note(true, format!("rejected: {what}: {}{help}", problem.message));
+            return;
+        }
+        let done = if answer.events.is_empty() { what } else { answer.events.join("; ") };
+        let warnings = answer.warnings.iter().map(|text| format!("; warning: {text}"));
+        let warnings: String = warnings.collect();
+        self.note(!warnings.is_empty(), format!("applied at {:.1} s: {done}{warnings}", answer.at));
+    }
+
+    /// The connection to the lab is lost.
+    pub(crate) fn lost(&mut self, why: String) {
+        if self.history.end.is_none() {
+            self.lost = Some(why);
+        }
+    }
+
+    fn note(&mut self, is_error: bool, text: impl Into<String>) {
+        self.notice = Some(Notice { is_error, text: text.into() });
+    }
+
+    /// Shows a frame; `None`: the newest.
+    fn show(&mut self, frame: Option<usize>) {
+        let is_same = self.shown.is_some() && frame == self.shown;
+        self.shown = frame;
+        if !is_same {
+            let number = self.frame();
+            self.state = self.history.state(number);
+            self.rates = self.history.rates(number);
+        }
+    }
+
+    /// The number of the frame that is shown.
+    pub(crate) fn frame(&self) -> usize {
+        self.shown.unwrap_or_else(|| self.history.last())
+    }
+
+    /// Whether newer frames of the lab are not shown.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.shown.is_some() && !self.has_ended()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.history.end.is_some() || self.lost.is_some()
+    }
+
+    /// The rows of the selected table.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let rows = rows::rows(&self.history.hello, &self.state, &self.rates, self.tab);
+        rows::arrange(rows, &self.filter, self.sorts[self.tab.index()])
+    }
+
+    /// The place of the selected row; the first if that is not shown.
+    pub(crate) fn place(&self, rows: &[Row]) -> usize {
+        let selected = self.selected[self.tab.index()];
+        rows.iter().position(|row| row.index == selected).unwrap_or_default()
+    }
+
+    pub(crate) fn can(&self, command: &str) -> bool {
+        !self.has_ended() && self.history.hello.commands.iter().any(|known| known == command)
+    }
+
+    pub(crate) fn key(&mut self, key: KeyEvent) -> Action {
+        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if has_control && key.code == KeyCode::Char('c') {
+            return Action::Quit;
+        }
+        self.notice = None;
+        match std::mem::replace(&mut self.mode, Mode::Table) {
+            Mode::Table if has_control => {}
+            Mode::Table => return self.table_key(key),
+            // Any key closes it.
+            Mode::Help => {}
+            Mode::Filter(input) => self.filter_key(input, key),
+            Mode::Mark(input) => return self.mark_key(input, key),
+            Mode::Form(form) => return self.form_key(form, key),
+        }
+        Action::None
+    }
+
+    fn filter_key(&mut self, mut input: Input, key: KeyEvent) {
+        match key.code {
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Enter => {}
+            KeyCode::Up | KeyCode::Down | KeyCode::PageUp | KeyCode::PageDown => {
+                self.movement(key.code);
+                self.mode = Mode::Filter(input);
+            }
+            _ => {
+                input.key(key);
+                self.filter.clone_from(&input.text);
+                self.mode = Mode::Filter(input);
+            }
+        }
+    }
+
+    fn mark_key(&mut self, mut input: Input, key: KeyEvent) -> Action {
+        match key.code {
+            KeyCode::Esc => return Action::None,
+            KeyCode::Enter if !input.text.trim().is_empty() => {
+                let text = input.text.trim().to_owned();
+                let id = self.begin(format!("mark `{text}`"));
+                return Action::Send(Request::Mark { id, text });
+            }
+            KeyCode::Enter => {}
+            _ => _ = input.key(key),
+        }
+        self.mode = Mode::Mark(input);
+        Action::None
+    }
+
+    fn form_key(&mut self, mut form: Box<Form>, key: KeyEvent) -> Action {
+        let mut action = Action::None;
+        match key.code {
+            KeyCode::Esc => return action,
+            // The answer closes the form.
+            _ if form.sent.is_some() => {}
+            KeyCode::Enter => match form.fields() {
+                Ok(fields) => {
+                    let texts: Vec<_> =
+                        fields.iter().map(|(field, value)| format!("{field} = {value}")).collect();
+                    let id = self.begin(texts.join(", "));
+                    form.sent = Some(id);
+                    action = Action::Send(Request::Set { id, fields });
+                }
+                Err(problem) => form.problem = Some(problem),
+            },
+            _ => form.key(key),
+        }
+        self.mode = Mode::Form(form);
+        action
+    }
+
+    /// The number of a new request.
+    fn begin(&mut self, what: String) -> u64 {
+        self.requests += 1;
+        self.note(false, format!("sent: {what}"));
+        self.pending.insert(self.requests, what);
+        self.requests
+    }
+
+    fn table_key(&mut self, key: KeyEvent) -> Action {
+        let window = self.history.window();
+        match key.code {
+            KeyCode::Char('q') => return Action::Quit,
+            KeyCode::Char('?') | KeyCode::F(1) => self.mode = Mode::Help,
+            KeyCode::Tab => self.tab = Tab::ALL[(self.tab.index() + 1) % 3],
+            KeyCode::BackTab => self.tab = Tab::ALL[(self.tab.index() + 2) % 3],
+            KeyCode::Char(digit @ '1'..='3') => self.tab = Tab::ALL[digit as usize - '1' as usize],
+            KeyCode::Char('s') => self.next_sort(),
+            KeyCode::Char('S') => {
+                let sort = &mut self.sorts[self.tab.index()];
+                sort.is_reversed = !sort.is_reversed;
+            }
+            KeyCode::Char('/') => {
+                let cursor = self.filter.len();
+                self.mode = Mode::Filter(Input { text: self.filter.clone(), cursor });
+            }
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Char(' ') => self.pause(),
+            KeyCode::Left => self.seek(-window),
+            KeyCode::Right => self.seek(window),
+            KeyCode::Char(',') => self.step(false),
+            KeyCode::Char('.') => self.step(true),
+            KeyCode::Char('g') => self.show(Some(self.history.first)),
+            KeyCode::Char('G') => self.show(None),
+            KeyCode::Char('m') => {
+                if self.may("mark") {
+                    self.mode = Mode::Mark(Input::default());
+                }
+            }
+            KeyCode::Enter => self.open_form(),
+            code => self.movement(code),
+        }
+        Action::None
+    }
+
+    /// Whether a request is possible; otherwise reports why not.
+    fn may(&mut self, command: &str) -> bool {
+        if self.can(command) {
+            return true;
+        }
+        let why = if self.has_ended() {
+            "the run has ended: changes are not possible"
+        } else {
+            "the view is read-only"
+        };
+        self.note(true, why);
+        false
+    }
+
+    fn open_form(&mut self) {
+        if self.tab != Tab::Links {
+            self.note(true, "only links can be changed: press 1 to select one");
+            return;
+        }
+        let rows = self.rows();
+        let Some(link) = rows.get(self.place(&rows)).map(|row| row.index) else { return };
+        if self.may("set") {
+            // The values in force now, also while the picture is paused.
+            let values = self.history.state(self.history.last()).links.swap_remove(link as usize);
+            let name = &self.history.hello.links[link as usize].name;
+            self.mode = Mode::Form(Box::new(Form::new(link, name, &values)));
+        }
+    }
+
+    fn next_sort(&mut self) {
+        let shown = self
+            .tab
+            .columns()
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| column.from <= self.size.0 && column.title != rows::TREND);
+        let current = self.sorts[self.tab.index()].column;
+        let mut later = shown.map(|(at, _)| at).filter(|at| current.is_none_or(|now| *at > now));
+        self.sorts[self.tab.index()] = Sort { column: later.next(), is_reversed: false };
+    }
+
+    fn pause(&mut self) {
+        if self.has_ended() {
+            self.note(false, "the run has ended: Left and Right move through its time");
+        } else if self.shown.is_some() {
+            self.show(None);
+        } else {
+            self.show(Some(self.frame()));
+        }
+    }
+
+    /// Moves to another time.
+    fn seek(&mut self, seconds: f64) {
+        let (old, last) = (self.frame(), self.history.last());
+        let new = match self.history.later(old, seconds) {
+            new if new == old && seconds > 0.0 => (old + 1).min(last),
+            new => new,
+        };
+        self.show(if new == last && seconds > 0.0 { None } else { Some(new) });
+    }
+
+    /// Moves by one frame.
+    fn step(&mut self, is_forward: bool) {
+        let (old, last) = (self.frame(), self.history.last());
+        let new = if is_forward { (old + 1).min(last) } else { old.saturating_sub(1) };
+        let new = new.max(self.history.first);
+        self.show(if is_forward && new == last { None } else { Some(new) });
+    }
+
+    fn movement(&mut self, code: KeyCode) {
+        let rows = self.rows();
+        let place = self.place(&rows);
+        let page = crate::draw::table_height(self.size, &self.history).max(1);
+        let last = rows.len().saturating_sub(1);
+        let new = match code {
+            KeyCode::Up | KeyCode::Char('k') => place.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => place + 1,
+            KeyCode::PageUp => place.saturating_sub(page),
+            KeyCode::PageDown => place + page,
+            KeyCode::Home => 0,
+            KeyCode::End => last,
+            _ => return,
+        };
+        if let Some(row) = rows.get(new.min(last)) {
+            self.selected[self.tab.index()] = row.index;
+        }
+    }
+}

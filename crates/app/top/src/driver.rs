@@ -1,0 +1,186 @@
+//! Connects an [`App`] to a terminal and a lab.
+
+use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use emu::control;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use run::RunFolder;
+use run::live::{End, FinishedRun, Hello, Message, Request};
+
+use crate::App;
+use crate::app::Action;
+
+/// Interval at which messages are shown, and signals are noticed.
+const TICK: Duration = Duration::from_millis(50);
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("{0}")]
+    Run(#[from] run::Error),
+    #[error("{0}")]
+    Lab(String),
+    #[error("cannot use the terminal: {0}")]
+    Terminal(#[from] io::Error),
+}
+
+/// The run to show.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Socket of the lab, if it is running.
+    pub socket: Option<PathBuf>,
+    /// Refuse changes.
+    pub read_only: bool,
+}
+
+/// Why the view ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Quit,
+    /// `stop` is set.
+    Stopped,
+}
+
+/// What other threads send to the view.
+enum Update {
+    Message(Message),
+    Lost(String),
+}
+
+/// Shows a run at the terminal until the user quits or `stop` is set. Restores the terminal also
+/// after an error and at a panic.
+///
+/// # Errors
+/// If the lab or the run folder cannot be read, or the terminal cannot be used.
+pub fn show(source: &Source, has_color: bool, stop: &AtomicBool) -> Result<Ended, Error> {
+    let (sender, updates) = channel();
+    let mut app = match connect(source)? {
+        Some((hello, feed)) => {
+            let (sender, folder) = (sender.clone(), source.folder.clone());
+            std::thread::spawn(move || receive(feed, &folder, &sender));
+            App::new(*hello, has_color)
+        }
+        None => {
+            let run = FinishedRun::read(&RunFolder::open(&source.folder)?)?;
+            App::finished(run, has_color)
+        }
+    };
+    let mut terminal = match ratatui::try_init() {
+        Ok(terminal) => terminal,
+        Err(error) => {
+            restore();
+            return Err(Error::Terminal(error));
+        }
+    };
+    let ended = view(&mut app, &mut terminal, source, (&sender, &updates), stop);
+    restore();
+    Ok(ended?)
+}
+
+/// Restores the terminal: leaves the alternate screen, shows the cursor.
+pub fn restore() {
+    use ratatui::crossterm::{cursor::Show, execute};
+    // If the terminal is gone, there is nothing to restore.
+    let _ = ratatui::try_restore();
+    let _ = execute!(io::stdout(), Show);
+}
+
+type Feed = BufReader<UnixStream>;
+
+/// The connection to the lab, after its first message; `None` if it is not running.
+fn connect(source: &Source) -> Result<Option<(Box<Hello>, Feed)>, Error> {
+    let Some(socket) = &source.socket else { return Ok(None) };
+    let mut feed = match control::watch(socket) {
+        Ok(stream) => BufReader::new(stream),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(Error::Lab(format!("cannot connect to the lab: {error}"))),
+    };
+    let mut line = String::new();
+    // The lab may end at this moment.
+    if feed.read_line(&mut line).unwrap_or_default() == 0 {
+        return Ok(None);
+    }
+    let hello = control::hello(&line, source.read_only).map_err(|(_, why)| Error::Lab(why))?;
+    Ok(Some((hello, feed)))
+}
+
+/// Passes on messages until the lab ends.
+fn receive(feed: Feed, folder: &Path, sender: &Sender<Update>) {
+    let mut has_ended = false;
+    for line in feed.lines() {
+        let Ok(line) = line else { break };
+        let Ok(message) = serde_json::from_str(&line) else { continue };
+        has_ended |= matches!(message, Message::End(_));
+        if sender.send(Update::Message(message)).is_err() {
+            return;
+        }
+    }
+    if !has_ended {
+        // The supervising process ended without a message.
+        let update = match End::read(folder) {
+            Ok(end) => Update::Message(Message::End(end)),
+            Err(why) => Update::Lost(format!("the lab ended without a result: {why}")),
+        };
+        let _ = sender.send(update);
+    }
+}
+
+fn view(
+    app: &mut App,
+    terminal: &mut DefaultTerminal,
+    source: &Source,
+    (sender, updates): (&Sender<Update>, &Receiver<Update>),
+    stop: &AtomicBool,
+) -> io::Result<Ended> {
+    let mut has_changed = true;
+    loop {
+        while let Ok(update) = updates.try_recv() {
+            has_changed = true;
+            match update {
+                Update::Message(message) => app.receive(message),
+                Update::Lost(why) => app.lost(why),
+            }
+        }
+        if std::mem::take(&mut has_changed) {
+            let size = terminal.size()?;
+            app.size = (size.width, size.height);
+            terminal.draw(|frame| crate::draw::draw(app, frame))?;
+        }
+        if stop.load(Ordering::SeqCst) {
+            return Ok(Ended::Stopped);
+        }
+        let mut timeout = TICK;
+        while event::poll(timeout)? {
+            timeout = Duration::ZERO;
+            has_changed = true;
+            // A new size is read before drawing.
+            let Event::Key(key) = event::read()? else { continue };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
+            match app.key(key) {
+                Action::Quit => return Ok(Ended::Quit),
+                Action::Send(request) => send(source.socket.clone(), request, sender.clone()),
+                Action::None => {}
+            }
+        }
+    }
+}
+
+/// Sends a request in another thread, which passes on the answer.
+fn send(socket: Option<PathBuf>, request: Request, sender: Sender<Update>) {
+    std::thread::spawn(move || {
+        let answer = control::answer(socket.as_deref(), request);
+        let _ = sender.send(Update::Message(Message::Answer(answer)));
+    });
+}
