@@ -34,7 +34,7 @@ fn changes_a_link_by_keys_and_restores_the_terminal() {
     let record: Value = serde_json::from_str(&record.unwrap()).unwrap();
     let events = record["events"].as_array().unwrap();
     let texts: Vec<&str> = events.iter().filter_map(|event| event["text"].as_str()).collect();
-    assert_eq!(texts, ["link wire: delay 9 ms"]);
+    assert_eq!(texts, ["link wire up: delay 9 ms", "link wire down: delay 9 ms"]);
 }
 
 #[test]
