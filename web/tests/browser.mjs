@@ -2,72 +2,12 @@
 // real one. `--screenshots` writes pictures, `--performance` only measures.
 
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
 import { mkdir, readFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
-import { chromium } from 'playwright-core';
 import { LABS, serve } from './mock.mjs';
+import { accessible, fits, open, row, run, until } from './page.mjs';
 
-const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) =>
-  existsSync(path),
-);
-/** Ends a test that fails; far above what a loaded machine takes. */
-const WAIT_MS = 120_000;
 const PICTURES_S = 10;
 const SCREENSHOTS = new URL('./screenshots/', import.meta.url);
-const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-
-if (!CHROMIUM) throw new Error('no /usr/bin/chromium: apt-get install chromium');
-const browser = await chromium.launch({
-  executablePath: CHROMIUM,
-  args: ['--no-sandbox'],
-  timeout: WAIT_MS,
-});
-
-/** Opens a page and collects its errors; those that `expected` matches are no errors. */
-async function open(url, { width = 1400, height = 900, theme = 'light', expected = /^$/ } = {}) {
-  const page = await browser.newPage({ viewport: { width, height }, colorScheme: theme });
-  page.setDefaultTimeout(WAIT_MS);
-  page.setDefaultNavigationTimeout(WAIT_MS);
-  const errors = [];
-  page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type()) && !expected.test(message.text()))
-      errors.push(message.text());
-  });
-  page.on('pageerror', (error) => errors.push(String(error)));
-  await page.goto(url);
-  await page.getByRole('heading', { name: 'Topology' }).waitFor();
-  return { page, errors };
-}
-
-/** Waits until a function, in the page, returns a true value. */
-const until = (page, condition, argument) =>
-  page.waitForFunction(condition, argument, { timeout: WAIT_MS });
-const row = (page, name) => page.locator('#table tbody tr').filter({ hasText: name }).first();
-/** axe runs in a world of its own: the policy of the page forbids scripts in it. */
-async function accessible(page) {
-  const session = await page.context().newCDPSession(page);
-  const { frameTree } = await session.send('Page.getFrameTree');
-  const { executionContextId: contextId } = await session.send('Page.createIsolatedWorld', {
-    frameId: frameTree.frame.id,
-  });
-  const run = (expression) =>
-    session.send('Runtime.evaluate', {
-      contextId,
-      expression,
-      awaitPromise: true,
-      returnByValue: true,
-    });
-  await run(axe);
-  // Rows of the table are alike: four are enough.
-  const { result, exceptionDetails } = await run(`
-    axe.run({ exclude: ['#table tbody tr:nth-child(n+5)'] }, { resultTypes: ['violations'] })
-      .then(({ violations }) => violations.flatMap(({ id, nodes }) =>
-        nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary)))`);
-  assert.equal(exceptionDetails, undefined);
-  assert.deepEqual(result.value, []);
-  await session.detach();
-}
 
 async function watchesLiveLab() {
   const lab = LABS.small();
@@ -237,10 +177,7 @@ async function fitsWidthsAndThemes() {
         await page.getByRole('heading', { name: /Time series of link/ }).waitFor();
         await page.mouse.move(1, 1);
         await accessible(page);
-        const overflow = await page.evaluate(
-          () => document.documentElement.scrollWidth - innerWidth,
-        );
-        assert.ok(overflow <= 0, `${name} is ${overflow} px too wide at ${width} px`);
+        await fits(page, `${name} at ${width} px`);
         if (pictures) {
           await mkdir(SCREENSHOTS, { recursive: true });
           const path = new URL(`${name}-${width}-${theme}.png`, SCREENSHOTS).pathname;
@@ -298,15 +235,5 @@ async function measuresLargeLab() {
   await server.close();
 }
 
-const parts = process.argv.includes('--performance')
-  ? [measuresLargeLab]
-  : [watchesLiveLab, playsFinishedRun, fitsWidthsAndThemes, measuresLargeLab];
-try {
-  for (const part of parts) {
-    const begin = Date.now();
-    await part();
-    console.log(`passed: ${part.name} (${((Date.now() - begin) / 1000).toFixed(1)} s)`);
-  }
-} finally {
-  await browser.close();
-}
+if (process.argv.includes('--performance')) await run(measuresLargeLab);
+else await run(watchesLiveLab, playsFinishedRun, fitsWidthsAndThemes, measuresLargeLab);

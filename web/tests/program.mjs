@@ -1,0 +1,172 @@
+// The page in Chromium, from the program itself: a lab that is changed while it runs, its replay, and
+// a run on the virtual clock. The program is $NETARIUM_BINARY. Skips where labs are not possible, an
+// error in CI.
+
+import assert from 'node:assert/strict';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { accessible, fits, open, row, run, until } from './page.mjs';
+
+const BINARY = process.env['NETARIUM_BINARY'];
+/** The delay that a test adds, in both directions. */
+const ADDED_MS = 100;
+const LAB = `
+[lab]
+name = "pair"
+duration = "60 s"
+[node.alice]
+[node.bob]
+[node.r1]
+kind = "router"
+[[link]]
+name = "left"
+ends = ["alice", "r1"]
+rate = "10 Mbit/s"
+delay = "1 ms"
+[[link]]
+name = "right"
+ends = ["r1", "bob"]
+delay = "1 ms"
+[[flow]]
+name = "ping"
+from = "alice"
+to = "bob"
+request = "64 B"
+response = "1 kB"
+interval = "20 ms"
+`;
+
+const folder = mkdtempSync(join(tmpdir(), 'nt'));
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+writeFileSync(join(folder, 'pair.toml'), LAB);
+const inherited = Object.entries(process.env).filter(([name]) => !/^(NETARIUM_|DISPLAY)/.test(name));
+const options = {
+  cwd: folder,
+  env: { ...Object.fromEntries(inherited), XDG_RUNTIME_DIR: folder, LC_ALL: 'C' },
+  stdio: ['ignore', 'pipe', 'inherit'],
+};
+const netarium = (...args) => JSON.parse(execFileSync(BINARY, [...args, '--json'], options));
+
+/** Why labs cannot run here; empty if they can. */
+function whyNoLabs() {
+  if (!BINARY) return 'NETARIUM_BINARY is not set';
+  const doctor = spawnSync(BINARY, ['doctor', '--quick', '--json'], options);
+  if (doctor.error) return String(doctor.error);
+  const { findings } = JSON.parse(doctor.stdout);
+  const bad = findings.filter(({ level }) => level === 'bad');
+  return bad.map(({ text }) => text).join('; ');
+}
+
+/** Starts a command that prints a URL; `objects` has what it printed so far. */
+async function start(...args) {
+  const child = spawn(BINARY, [...args, '--json'], options);
+  const ended = new Promise((resolve) => child.on('exit', resolve));
+  const objects = [];
+  for await (const line of createInterface({ input: child.stdout })) {
+    objects.push(JSON.parse(line));
+    const { url } = objects.at(-1);
+    // Ends with the test, also with one that fails.
+    process.on('exit', () => child.kill('SIGKILL'));
+    if (url) return { url, objects, ended, interrupt: () => child.kill('SIGINT') };
+  }
+  throw new Error(`${args.join(' ')} printed no URL`);
+}
+
+/** The RTT of requests in the table of flows, in ms; null without a value in this range. */
+const shownRtt = ([least, below]) => {
+  const rows = [...document.querySelectorAll('#table tbody tr')];
+  const cells = rows.find((each) => each.textContent.includes('ping'))?.querySelectorAll('td');
+  const match = /^([\d.]+) (µs|ms|s)$/.exec(cells?.[5]?.textContent.trim()) ?? [];
+  const value = match[1] * { µs: 1e-3, ms: 1, s: 1e3 }[match[2]];
+  return value >= least && value < below ? value : null;
+};
+/** Waits for an RTT of at least `least` ms. */
+const rttOf = async (page, least) => (await until(page, shownRtt, [least, 1e9])).jsonValue();
+
+/** Moves the slider to an end of the run, then back until the RTT is in a range. */
+async function slideTo(page, end, back, range) {
+  await page.getByRole('slider', { name: 'Moment shown' }).focus();
+  await page.keyboard.press(end);
+  for (let moves = 0; moves < 500; moves += 1) {
+    const found = await page.evaluate(shownRtt, range);
+    if (found !== null) return found;
+    await page.keyboard.press(back);
+  }
+  throw new Error(`no moment has an RTT in ${range} ms`);
+}
+
+async function changesRealLabAndReplaysIt() {
+  const view = await start('up', 'pair.toml', '--watch');
+  const { folder: results } = view.objects.find((object) => object.folder);
+  const { page, errors } = await open(view.url, { width: 1200 });
+  assert.equal((await fetch(view.url)).status, 403, 'the token is valid twice');
+  try {
+    await changes(page);
+  } finally {
+    netarium('down', 'pair');
+  }
+  const record = JSON.parse(readFileSync(join(results, 'run.json'), 'utf8'));
+  const outcomes = { passed: 'Passed', failed: 'Failed', untrusted: 'Not trusted' };
+  const outcome = outcomes[record.outcome];
+  await page.locator('header').getByText(outcome, { exact: true }).first().waitFor();
+  await page.getByText('The run ended: changes are not possible.').waitFor();
+  assert.deepEqual(errors, []);
+  await page.close();
+  view.interrupt();
+  await view.ended;
+  assert.ok(record.events.some(({ text }) => text === 'mark: slower'));
+  await replays(results, outcome);
+}
+
+/** Changes the delay of a link in the page of a running lab, and sets a mark. */
+async function changes(page) {
+  const names = await page.locator('.nodes text:not(.link)').allTextContents();
+  assert.deepEqual(names.map((name) => name.trim()).sort(), ['alice', 'bob', 'r1']);
+  await page.getByRole('tab', { name: /^Flows/ }).click();
+  const before = await rttOf(page, 1e-3);
+  await page.getByRole('tab', { name: /^Links/ }).click();
+  await row(page, 'right').click();
+  await page.getByRole('heading', { name: 'Time series of link right' }).waitFor();
+  await until(page, () => /[1-9].*bit\/s/.test(document.querySelector('.series b').textContent));
+  await accessible(page);
+  await page.getByLabel('Delay', { exact: true }).fill(`${ADDED_MS} ms`);
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.locator('.replies .good').filter({ hasText: 'Applied at' }).waitFor();
+  await page.getByRole('tab', { name: /^Flows/ }).click();
+  // The shown RTT is smoothed: it comes close to the added delay of both directions.
+  const after = await rttOf(page, ADDED_MS);
+  console.log(`RTT of requests: ${before} ms, after the change ${after} ms`);
+  await page.getByRole('textbox', { name: 'Mark' }).fill('slower');
+  await page.keyboard.press('Enter');
+  await page.locator('.log').getByText('mark: slower').waitFor();
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await fits(page, 'a running lab');
+  await accessible(page);
+}
+
+async function replays(results, outcome) {
+  const view = await start('watch', results, '--no-open');
+  const { page, errors } = await open(view.url, { width: 390, height: 844 });
+  await page.locator('header').getByText(outcome, { exact: true }).first().waitFor();
+  await page.getByRole('tab', { name: /^Flows/ }).click();
+  const last = await slideTo(page, 'End', 'ArrowLeft', [ADDED_MS, 1e9]);
+  // Before the change, the RTT was lower.
+  await slideTo(page, 'Home', 'ArrowRight', [1e-3, last]);
+  assert.match(await page.locator('.moment').textContent(), / of /);
+  await page.locator('.log').getByText('mark: slower').waitFor();
+  await fits(page, 'a finished run');
+  await accessible(page);
+  assert.deepEqual(errors, []);
+  await page.close();
+  view.interrupt();
+  await view.ended;
+}
+
+const why = whyNoLabs();
+if (why && process.env['CI'] === 'true') throw new Error(`CI must not skip: ${why}`);
+if (why) console.log(`SKIPPED the page of a real lab: ${why}`);
+await run(...(why ? [] : [changesRealLabAndReplaysIt]));
