@@ -1,7 +1,14 @@
 // State of the page: the run, the moment shown, the selection, and the connection to the server.
 
 import { atEvents, type Applied } from './labfile.ts';
-import { parse, type Answer, type Hello, type Message } from './protocol.ts';
+import {
+  parse,
+  type Answer,
+  type ClockChange,
+  type ClockState,
+  type Hello,
+  type Message,
+} from './protocol.ts';
 import { Run } from './run.ts';
 
 export type Selection = { kind: 'link' | 'node' | 'flow'; index: number } | null;
@@ -31,6 +38,8 @@ class App {
   version = $state(0);
   /** As `version`, but for tables and text. */
   slow = $state(0);
+  /** Of a run on the virtual clock that has not ended. */
+  clock = $state.raw<ClockState | null>(null);
   /** The moment shown; null follows the newest. */
   time = $state<number | null>(null);
   playing = $state(false);
@@ -125,6 +134,9 @@ class App {
       case 'answer':
         this.#answer(message);
         break;
+      case 'clock':
+        this.clock = message;
+        break;
     }
     this.#draw();
   }
@@ -146,6 +158,7 @@ class App {
     this.window = hello.source === 'finished' ? Infinity : 60;
     this.replies = [];
     this.applied = [];
+    this.clock = null;
     document.title = `${hello.lab} – Netarium`;
   }
 
@@ -220,6 +233,12 @@ class App {
     this.#send({ type: 'mark', text }, `mark “${text}”`, text);
   }
 
+  /** Changes the pace of the run; the new state is its answer. */
+  changeClock(change: ClockChange): void {
+    if (this.#socket?.readyState !== WebSocket.OPEN) return;
+    this.#socket.send(JSON.stringify({ type: 'clock', ...change, id: (this.#id += 1) }));
+  }
+
   #send(message: object, what: string, change: [string, string][] | string): void {
     const id = (this.#id += 1);
     const open = this.#socket?.readyState === WebSocket.OPEN;
@@ -231,6 +250,9 @@ class App {
 
   #answer(answer: Answer): void {
     this.replies = this.replies.map((r) => (r.id === answer.id ? { ...r, answer } : r));
+    if (!answer.ok && !this.replies.some(({ id }) => id === answer.id)) {
+      this.replies = [{ id: answer.id, what: 'the clock', answer, lost: false }, ...this.replies];
+    }
     const change = this.#sent.get(answer.id);
     this.#sent.delete(answer.id);
     if (!answer.ok || change === undefined) return;

@@ -1,7 +1,5 @@
 // The changes of a session as `[[at]]` events of a lab file.
 
-import { seconds } from './format.ts';
-
 export interface Applied {
   /** Lab time in s. */
   at: number;
@@ -9,6 +7,9 @@ export interface Applied {
   fields: [string, string][];
   mark?: string;
 }
+
+/** Lab time to the nanosecond: on the virtual clock, the event then repeats the run. */
+const seconds = (at: number): string => at.toFixed(9).replace(/\.?0+$/, '');
 
 /** A basic string of TOML. */
 export function quote(text: string): string {

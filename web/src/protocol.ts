@@ -97,7 +97,22 @@ export interface Answer {
   errors?: { message: string; help?: string | null }[];
 }
 
-export type Message = Hello | Frame | End | Answer;
+/** The pace of a run on the virtual clock. */
+export interface ClockState {
+  type: 'clock';
+  /** Lab time. */
+  now: number;
+  is_paused: boolean;
+  /** Virtual time in thousandths of real time; null if as fast as possible. */
+  permille: number | null;
+}
+
+export type ClockChange =
+  | { do: 'pause' | 'resume' }
+  | { do: 'step'; ns: number }
+  | { do: 'speed'; permille: number | null };
+
+export type Message = Hello | Frame | End | Answer | ClockState;
 
 const SCHEMA = 'netarium.watch/1';
 
@@ -117,6 +132,7 @@ export function parse(text: string): Message | null {
       return message;
     case 'end':
     case 'answer':
+    case 'clock':
       return message;
     default:
       return null;

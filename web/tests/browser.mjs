@@ -157,6 +157,46 @@ async function playsFinishedRun() {
   await server.close();
 }
 
+/** The pace of a virtual clock, by keys and by buttons. */
+async function controlsVirtualClock() {
+  const server = await serve(LABS.virtual());
+  const { page, errors } = await open(server.url, { width: 390, height: 844, theme: 'dark' });
+  const clock = page.getByRole('region', { name: 'Virtual clock' });
+  const last = () => server.received.at(-1);
+  await until(page, () => /bit\/s/.test(document.querySelector('#table tbody').textContent));
+  await page.keyboard.press(' ');
+  await clock.getByText(/^Virtual time [\d.]+ s, paused$/).waitFor();
+  await page.locator('header').getByText('Paused', { exact: true }).waitFor();
+  assert.equal(last().do, 'pause');
+  const now = async () => Number(/[\d.]+/.exec(await clock.locator('output').textContent())[0]);
+  const before = await now();
+  await page.keyboard.press('.');
+  await until(page, (old) => !document.querySelector('.clock output').textContent.includes(old),
+    before.toFixed(3));
+  assert.deepEqual([last().do, last().ns, (await now()).toFixed(3)], [
+    'step', 100_000_000, (before + 0.1).toFixed(3),
+  ]);
+  await clock.getByLabel('Step by').selectOption('1 s');
+  await clock.getByRole('button', { name: 'Step' }).click();
+  await clock.getByText(`Virtual time ${(before + 1.1).toFixed(3)} s, paused`).waitFor();
+  await clock.getByLabel('Run speed').selectOption('max');
+  await clock.getByRole('button', { name: 'Continue run' }).click();
+  await clock.getByRole('button', { name: 'Pause run' }).waitFor();
+  assert.deepEqual(server.received.slice(-2).map(({ do: what }) => what), ['speed', 'resume']);
+  assert.equal(server.received.at(-2).permille, null);
+  // Keys of fields are not commands.
+  const count = server.received.length;
+  await page.getByRole('textbox', { name: 'Mark' }).fill('a');
+  await page.keyboard.type(' .');
+  assert.equal(server.received.length, count);
+  await page.getByText('Links cannot be changed').waitFor();
+  await fits(page, 'a virtual run at 390 px');
+  await accessible(page);
+  assert.deepEqual(errors, []);
+  await page.close();
+  await server.close();
+}
+
 /** Each width and theme, with a link selected: no accessibility violation, nothing beyond the width. */
 async function fitsWidthsAndThemes() {
   for (const name of ['small', 'medium', 'finished']) {
@@ -236,4 +276,4 @@ async function measuresLargeLab() {
 }
 
 if (process.argv.includes('--performance')) await run(measuresLargeLab);
-else await run(watchesLiveLab, playsFinishedRun, fitsWidthsAndThemes, measuresLargeLab);
+else await run(watchesLiveLab, playsFinishedRun, controlsVirtualClock, fitsWidthsAndThemes, measuresLargeLab);

@@ -1,5 +1,5 @@
 // A server of the protocol `netarium.watch/1` with generated values, for tests and for work on the
-// page: `node tests/mock.mjs small|medium|large|finished [PORT]`.
+// page: `node tests/mock.mjs small|medium|large|finished|virtual [PORT]`.
 
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -40,6 +40,7 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
   let events = [];
   let [tick, open] = [0, true];
   const span = interval / 1000;
+  const clock = { type: 'clock', now: 0, is_paused: false, permille: 1000 };
 
   const server = createServer(async (request, response) => {
     const name = request.url === '/' ? 'index.html' : request.url.slice(1);
@@ -93,9 +94,18 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
     };
   }
 
+  /** Changes the pace of a virtual clock; a step is made at once, as one frame a tick. */
+  function change({ do: what, ns, permille }) {
+    if (what === 'speed') clock.permille = permille;
+    else clock.is_paused = what !== 'resume';
+    if (what === 'step') for (let left = ns / 1e6; left > 0; left -= interval) advance();
+    for (const socket of sockets.clients) send(socket, clock);
+  }
+
   sockets.on('connection', (socket) => {
     if (!open) return socket.close(1001, 'server stops');
     send(socket, { ...lab, links });
+    if (lab.clock === 'virtual') send(socket, clock);
     if (lab.source === 'finished') {
       for (let i = 1; i <= frames; i += 1) {
         const each = frame(lab, links, i * span, span, i === 1);
@@ -121,11 +131,13 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
         events.push({ at: tick * span, text: `mark: ${message.text}` });
         send(socket, { type: 'answer', id: message.id, ok: true, at: tick * span, events: [] });
       }
+      if (message.type === 'clock') change(message);
     });
   });
 
-  const timer = setInterval(() => {
+  function advance() {
     tick += 1;
+    clock.now = tick * span;
     if (lab.source === 'finished' || sockets.clients.size === 0) return;
     const each = frame(lab, links, Math.round(tick * span * 1e6) / 1e6, span, false);
     const first = frame(lab, links, each.t, span, true);
@@ -135,6 +147,9 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
       socket.fresh = false;
     }
     [changes, events] = [[], []];
+  }
+  const timer = setInterval(() => {
+    if (!clock.is_paused) advance();
   }, interval);
 
   await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
@@ -160,6 +175,7 @@ export const LABS = {
   medium,
   large: () => large(),
   finished: () => small({ source: 'finished' }),
+  virtual: () => small({ clock: 'virtual', commands: ['clock', 'mark'] }),
 };
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -166,7 +166,39 @@ async function replays(results, outcome) {
   await view.ended;
 }
 
+/** A run on the virtual clock: the page sets its pace, and changes a link. */
+async function stepsVirtualRun() {
+  const view = await start('sim', 'pair.toml', '--watch');
+  const { page, errors } = await open(view.url, { width: 1200 });
+  const clock = page.getByRole('region', { name: 'Virtual clock' });
+  await clock.getByRole('button', { name: 'Pause run' }).click();
+  await clock.getByRole('button', { name: 'Continue run' }).waitFor();
+  const paused = () => document.querySelector('.clock output').textContent.includes(', paused');
+  await until(page, paused);
+  const now = async () => Number(/[\d.]+/.exec(await clock.locator('output').textContent())[0]);
+  const before = await now();
+  await page.locator('h1').click();
+  await page.keyboard.press('.');
+  const after = (before + 0.1).toFixed(9).replace(/0{1,6}$/, '');
+  await clock.getByText(`Virtual time ${after} s, paused`).waitFor();
+  await row(page, 'right').click();
+  await page.getByLabel('Delay', { exact: true }).fill(`${ADDED_MS} ms`);
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.locator('.replies .good').filter({ hasText: 'Applied at' }).waitFor();
+  await accessible(page);
+  await clock.getByLabel('Run speed').selectOption('max');
+  await page.locator('h1').click();
+  await page.keyboard.press(' ');
+  await page.locator('header').getByText('Passed', { exact: true }).first().waitFor();
+  await page.getByRole('tab', { name: /^Flows/ }).click();
+  await slideTo(page, 'End', 'ArrowLeft', [2 * ADDED_MS, 1e9]);
+  assert.deepEqual(errors, []);
+  await page.close();
+  assert.equal(await view.ended, 0);
+}
+
 const why = whyNoLabs();
 if (why && process.env['CI'] === 'true') throw new Error(`CI must not skip: ${why}`);
 if (why) console.log(`SKIPPED the page of a real lab: ${why}`);
-await run(...(why ? [] : [changesRealLabAndReplaysIt]));
+if (BINARY) await run(...(why ? [] : [changesRealLabAndReplaysIt]), stepsVirtualRun);
+else await run();

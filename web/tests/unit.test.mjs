@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as format from '../src/format.ts';
+import { precise, speed, steps } from '../src/clock.ts';
 import { Frames, MAX, MEAN, SUM } from '../src/frames.ts';
 import { History } from '../src/history.ts';
 import { atEvents, quote } from '../src/labfile.ts';
@@ -202,6 +203,18 @@ test('sorts events by time and bounds their number', () => {
   assert.ok(run.log.length <= 5000);
   assert.equal(run.forgotten + run.log.length, 12_000);
   assert.equal(run.log.at(-1).text, '11999');
+});
+
+test('names speeds, steps and virtual times', () => {
+  assert.deepEqual([1, 1000, 100_000, 0].map(speed), ['0.001x', '1x', '100x', 'max']);
+  assert.deepEqual(steps(0.1), [0.001, 0.01, 0.1, 1, 10]);
+  assert.deepEqual(steps(0.025), [0.001, 0.01, 0.025, 0.1, 1, 10]);
+  assert.deepEqual([0, 1.5, 1.050000001].map(precise), ['0.000 s', '1.500 s', '1.050000001 s']);
+});
+
+test('keeps the nanosecond of a change on the virtual clock', () => {
+  const change = { at: 1.050000001, fields: [['link.core.delay', '100 ms']] };
+  assert.match(atEvents('wan', [change]), /time = "1\.050000001 s"/);
 });
 
 test('writes changes as events of a lab file', () => {

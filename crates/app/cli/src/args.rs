@@ -317,6 +317,9 @@ pub(crate) struct Sim {
     /// Write no report.html
     #[arg(long)]
     pub(crate) no_report: bool,
+    /// Serve the live view, which sets the pace; a page starts the run
+    #[arg(long, conflicts_with = "seeds")]
+    pub(crate) watch: bool,
 }
 
 /// Limits of a run on the virtual clock.

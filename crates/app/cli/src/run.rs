@@ -16,7 +16,7 @@ use crate::results::Output;
 use crate::set::Set;
 use crate::terminal::Terminal;
 use crate::watch::RunView;
-use crate::{Failure, Verdict, cluster, files, jobs, labs, repeat, results, set};
+use crate::{Failure, Verdict, cluster, files, jobs, labs, repeat, results, set, watch};
 use run::Exit;
 
 pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
@@ -84,9 +84,8 @@ fn alone(
     let starter = args.await_start.then(starter).transpose()?;
     let up = args.detached.then(|| detach(args)).transpose()?;
     let subcommand = if up.is_some() { "up" } else { "run" };
-    if args.watch && plans.len() > 1 {
-        let message = format!("--watch shows one run, and the lab has {}", plans.len());
-        return Err(Failure::usage(message).help("choose one value of each swept key with --set"));
+    if args.watch {
+        watch::reject_sweep(plans.len())?;
     }
     let mut view = args.watch.then(|| RunView::new(terminal));
     let verdict = results::of_each(plans, output, terminal, |plan| {

@@ -1,6 +1,7 @@
 //! `sim`.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 
 use lab::plan::Plan;
 use run::{Exit, RunFolder, RunRecord};
@@ -10,6 +11,7 @@ use crate::progress::Line;
 use crate::results::Output;
 use crate::set::Set;
 use crate::terminal::Terminal;
+use crate::watch::SimulationView;
 use crate::{Failure, Verdict, files, interrupts, repeat, results, set, sweep};
 
 pub(crate) fn sim(args: &Sim, terminal: &Terminal) -> Verdict {
@@ -20,7 +22,32 @@ pub(crate) fn sim(args: &Sim, terminal: &Terminal) -> Verdict {
     lab.plans.iter_mut().for_each(|plan| args.limits.apply(plan));
     let stop = interrupts::flag()?;
     let output = Output { runs: &args.runs, wants_report: !args.no_report, set: None };
-    results::of_each(&lab.plans, &output, terminal, |plan| one(args, plan, &stop, terminal))
+    if args.watch {
+        return watched(args, &lab.plans, &output, &stop, terminal);
+    }
+    results::of_each(&lab.plans, &output, terminal, |plan| one(args, plan, None, &stop, terminal))
+}
+
+/// Runs a lab with the live view.
+fn watched(
+    args: &Sim,
+    plans: &[Plan],
+    output: &Output<'_>,
+    stop: &AtomicBool,
+    terminal: &Terminal,
+) -> Verdict {
+    crate::watch::reject_sweep(plans.len())?;
+    let mut view = None;
+    let verdict = results::of_each(plans, output, terminal, |plan| {
+        let view = view.insert(SimulationView::new(plan, terminal)?);
+        let record = one(args, plan, Some(&mut *view), stop, terminal);
+        view.end(record.as_ref().ok());
+        record
+    });
+    match view {
+        Some(view) if !stop.load(SeqCst) => view.finish(stop).and(verdict),
+        _ => verdict,
+    }
 }
 
 /// Runs a lab with several seeds, as a set.
@@ -72,14 +99,22 @@ fn seeds(args: &Sim, terminal: &Terminal) -> Verdict {
 fn one(
     args: &Sim,
     plan: &Plan,
+    mut view: Option<&mut SimulationView<'_>>,
     stop: &AtomicBool,
     terminal: &Terminal,
 ) -> Result<RunRecord, Failure> {
     let repeat = repeat::command("sim", &args.changes, plan, &args.runs, &args.limits.words());
-    let options = sim::run::Options { runs_dir: args.runs.clone(), repeat, alone: true };
+    let live = view.as_ref().map(|view| view.live());
+    let options = sim::run::Options { runs_dir: args.runs.clone(), repeat, alone: true, live };
     terminal.note(format!("{}: seed {}, {} of virtual time", plan.name, plan.seed, plan.duration));
     let line = Line::new(terminal.progress() && !args.no_progress);
-    let result = sim::run::run(plan, &options, &mut |progress| line.show_virtual(progress), stop);
+    let mut show = |progress: &sim::run::Progress| {
+        if let Some(view) = &mut view {
+            view.update();
+        }
+        line.show_virtual(progress);
+    };
+    let result = sim::run::run(plan, &options, &mut show, stop);
     line.clear();
     result.map_err(|error| failure(&error))
 }

@@ -2,16 +2,21 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use ::watch::{Error, Run, Server};
+use ::watch::{Error, Run, Server, Simulation};
 use emu::registry::{Entry, Registry};
-use run::Exit;
+use lab::plan::Plan;
+use run::live::ClockChange;
+use run::{Exit, RunRecord};
 use serde_json::json;
+use sim::ABSENCE_TIMEOUT;
+use sim::live::Live;
 use tempfile::NamedTempFile;
 
 use crate::args::watch::{LOOPBACK, Watch};
@@ -147,13 +152,106 @@ impl<'a> RunView<'a> {
 
     /// After the run, serves its results until Ctrl-C, if a user is at the terminal.
     pub(crate) fn finish(self) -> Result<(), Failure> {
-        if self.server.is_none() || !std::io::stderr().is_terminal() {
-            return Ok(());
+        if self.server.is_some() {
+            show_results(self.terminal, &interrupts::flag()?);
         }
-        let stop = interrupts::flag()?;
-        self.terminal.note("the live view shows the results until Ctrl-C");
-        wait(&stop);
         Ok(())
+    }
+}
+
+/// Rejects a lab of several runs.
+pub(crate) fn reject_sweep(runs: usize) -> Result<(), Failure> {
+    if runs < 2 {
+        return Ok(());
+    }
+    let message = format!("--watch shows one run, and the lab has {runs}");
+    Err(Failure::usage(message).help("choose one value of each swept key with --set"))
+}
+
+/// The live view of `sim --watch`.
+pub(crate) struct SimulationView<'a> {
+    terminal: &'a Terminal,
+    name: String,
+    live: Arc<Live>,
+    feed: Option<Simulation>,
+    server: Option<Server>,
+    has_failed: bool,
+    is_unattended: bool,
+}
+
+impl<'a> SimulationView<'a> {
+    pub(crate) fn new(plan: &Plan, terminal: &'a Terminal) -> Result<Self, Failure> {
+        let live = Arc::new(Live::new(plan));
+        let feed = Simulation::start(Arc::clone(&live));
+        let failed = |error: std::io::Error| Failure::machine(format!("no live view: {error}"));
+        Ok(Self {
+            terminal,
+            name: plan.name.clone(),
+            live,
+            feed: Some(feed.map_err(failed)?),
+            server: None,
+            has_failed: false,
+            is_unattended: false,
+        })
+    }
+
+    pub(crate) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live)
+    }
+
+    /// Starts the server once the run has started, and notes a change of the pace that no page
+    /// shows.
+    pub(crate) fn update(&mut self) {
+        let is_unattended = self.live.is_unattended();
+        if is_unattended && !self.is_unattended {
+            let timeout = ABSENCE_TIMEOUT.as_secs();
+            let text = format!("no page was open for {timeout} s: the run goes on at full speed");
+            self.terminal.note(text);
+        }
+        self.is_unattended = is_unattended;
+        if self.server.is_none()
+            && !self.has_failed
+            && let Some(hello) = self.live.hello()
+            && let Err(failure) = self.serve(PathBuf::from(hello.run))
+        {
+            // Without a page, the run would wait for ever.
+            self.live.watch(true);
+            self.live.change(ClockChange::Speed { permille: None });
+            self.has_failed = true;
+            self.terminal.error(format!("no live view: {}", failure.message));
+        }
+    }
+
+    fn serve(&mut self, folder: PathBuf) -> Result<(), Failure> {
+        let socket = self.feed.as_ref().map(Simulation::socket);
+        let server = start(LOOPBACK, Run { folder, socket, read_only: false })?;
+        show(&self.name, &server, self.terminal)?;
+        self.terminal.note("the run starts when a page opens this link; Ctrl-C ends it");
+        self.server = Some(server);
+        Ok(())
+    }
+
+    /// Shows the end of the run.
+    pub(crate) fn end(&mut self, record: Option<&RunRecord>) {
+        if let Some(feed) = self.feed.take() {
+            feed.end(record);
+        }
+    }
+
+    /// After the run, serves its results until Ctrl-C, if a user is at the terminal.
+    pub(crate) fn finish(self, stop: &AtomicBool) -> Result<(), Failure> {
+        if self.server.is_some() {
+            show_results(self.terminal, stop);
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a signal while the live view shows the results, if a user is at the terminal.
+fn show_results(terminal: &Terminal, stop: &AtomicBool) {
+    if std::io::stderr().is_terminal() {
+        terminal.note("the live view shows the results until Ctrl-C");
+        wait(stop);
     }
 }
 

@@ -133,7 +133,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mctcp-live", &["base", "base-quota", "mctcp-core", "base-sys"]),
     ("mctcp-proxy", &["base", "base-quota", "mctcp-core", "mctcp-live", "base-sys"]),
     ("app-serve", &["base", "bgp-codec", "bgp-collector", "bgp-live", "app-ops"]),
-    ("app-watch", &["lab-emu", "lab-run", "app-ops"]),
+    ("app-watch", &["lab-emu", "lab-run", "lab-sim", "app-ops"]),
     ("app-top", &["base", "lab-emu", "lab-run", "lab-report"]),
     ("lab-report", &["base", "network-topology", "lab-file", "lab-run"]),
     (

@@ -9,12 +9,13 @@
 //!
 //! A watcher of a running lab is a watcher of the lab's registry socket ([`emu::control`]), which
 //! drops frames for slow readers. After the end of the lab, and for a finished run, frames come
-//! from the run folder.
+//! from the run folder. A run on the virtual clock has such a socket of its own: [`Simulation`].
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "not a public interface")]
 
 mod access;
 mod assets;
+mod simulation;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use run::live::FinishedRun;
 use tokio::sync::{OnceCell, Semaphore, watch};
 
 use access::Access;
+pub use simulation::Simulation;
 
 /// Maximum number of watchers.
 pub use emu::control::MAX_WATCHERS;

@@ -233,7 +233,7 @@ fn passes_on_messages_and_answers_requests() {
         let answer = ask(&mut socket, json!({"type": "mark", "id": 9, "text": "a\nb"})).await;
         assert!(answer["errors"][0]["message"].as_str().unwrap().contains("one line"), "{answer}");
         // Ignored; the next message is the end.
-        let unknown = json!({"type": "clock", "id": 1, "do": "pause"});
+        let unknown = json!({"type": "zoom", "id": 1, "to": "wire"});
         socket.send(tungstenite::Message::text(unknown.to_string())).await.unwrap();
         lab.end.send(()).unwrap();
         let end = next(&mut socket).await;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lab::{Code, Diagnostic, Diagnostics};
-use run::live::{self, Frame, Hello, Message, Problem};
+use run::live::{self, ClockChange, ClockState, Frame, Hello, Message, Problem};
 use serde::{Deserialize, Serialize};
 
 pub use watchers::MAX_WATCHERS;
@@ -34,6 +34,8 @@ pub enum Request {
     Mark(String),
     /// Send the live view.
     Watch,
+    /// Change the pace of a run on the virtual clock.
+    Clock(ClockChange),
 }
 
 /// Checks the text of a mark; returns it without spaces around it.
@@ -70,7 +72,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn all(found: &Diagnostics) -> Vec<Self> {
+    pub fn all(found: &Diagnostics) -> Vec<Self> {
         let own = |diagnostic: &Diagnostic| Self {
             code: diagnostic.code.as_str().to_owned(),
             message: diagnostic.message.clone(),
@@ -156,6 +158,7 @@ pub fn answer(socket: Option<&Path>, request: live::Request) -> live::Answer {
     let asked = match request {
         live::Request::Set { fields, .. } => Ok(Request::Set(fields)),
         live::Request::Mark { text, .. } => mark_text(&text).map(Request::Mark),
+        live::Request::Clock { change, .. } => Ok(Request::Clock(change)),
         live::Request::Unknown => Err("unknown request".to_owned()),
     };
     let answer = asked.and_then(|asked| {
@@ -185,7 +188,7 @@ pub fn answer(socket: Option<&Path>, request: live::Request) -> live::Answer {
 
 /// The lab's end of its socket. Never blocks.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     listener: UnixListener,
     path: PathBuf,
     clients: Vec<Client>,
@@ -203,8 +206,11 @@ struct Client {
 }
 
 impl Server {
-    /// Binds the socket, which only this user can reach in the registry's folder.
-    pub(crate) fn bind(path: PathBuf) -> io::Result<Self> {
+    /// Binds the socket, which must be in a folder that only this user can reach.
+    ///
+    /// # Errors
+    /// If the socket cannot be bound.
+    pub fn bind(path: PathBuf) -> io::Result<Self> {
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         let (clients, watchers) = (Vec::new(), Watchers::default());
@@ -212,14 +218,14 @@ impl Server {
     }
 
     /// Descriptors that become readable when there is something to do.
-    pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let clients = self.clients.iter().map(|client| client.stream.as_fd());
         std::iter::once(self.listener.as_fd()).chain(clients).chain(self.watchers.files())
     }
 
     /// Accepts connections and reads; returns complete requests with the identifiers for
     /// [`Server::answer`].
-    pub(crate) fn receive(&mut self) -> Vec<(u64, Request)> {
+    pub fn receive(&mut self) -> Vec<(u64, Request)> {
         self.watchers.step();
         while let Ok((stream, _)) = self.listener.accept() {
             if self.clients.len() < MAX_CLIENTS && stream.set_nonblocking(true).is_ok() {
@@ -241,7 +247,7 @@ impl Server {
     }
 
     /// Sends the answer to a client, if it still waits.
-    pub(crate) fn answer(&mut self, id: u64, answer: &Answer) {
+    pub fn answer(&mut self, id: u64, answer: &Answer) {
         let Some(place) = self.clients.iter().position(|client| client.id == id) else { return };
         let mut stream = self.clients.swap_remove(place).stream;
         // A client that has ended, or that does not read, gets no answer.
@@ -253,11 +259,9 @@ impl Server {
             let _ = stream.write_all(&text);
         }
     }
-}
 
-impl Server {
     /// Makes a client a watcher, whose first message is `hello`.
-    pub(crate) fn watch(&mut self, id: u64, hello: &Message) {
+    pub fn watch(&mut self, id: u64, hello: &Message) {
         let why = format!("the lab has {MAX_WATCHERS} watchers, which is the limit");
         let Some(place) = self.clients.iter().position(|client| client.id == id) else { return };
         match serde_json::to_string(hello) {
@@ -269,21 +273,28 @@ impl Server {
         }
     }
 
-    pub(crate) fn has_watchers(&self) -> bool {
+    pub fn has_watchers(&self) -> bool {
         self.watchers.count() > 0
     }
 
     /// Sends the state of the lab to new watchers.
-    pub(crate) fn state(&mut self, frame: &Frame) {
+    pub fn state(&mut self, frame: &Frame) {
         self.watchers.state(frame);
     }
 
-    pub(crate) fn frame(&mut self, frame: &Frame) {
+    pub fn frame(&mut self, frame: &Frame) {
         self.watchers.frame(frame);
     }
 
+    /// Sends the state of the virtual clock.
+    pub fn clock(&mut self, state: ClockState) {
+        if let Ok(line) = serde_json::to_string(&Message::Clock(state)) {
+            self.watchers.clock(&(line + "\n"));
+        }
+    }
+
     /// Sends the end of the run to watchers.
-    pub(crate) fn end(mut self, end: run::live::End) {
+    pub fn end(mut self, end: run::live::End) {
         if let Ok(end) = serde_json::to_string(&Message::End(end)) {
             std::mem::take(&mut self.watchers).end(&(end + "\n"));
         }

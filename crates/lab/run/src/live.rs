@@ -19,13 +19,15 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use builder::{FrameBuilder, MIN_FRAME_SPAN, live_span};
-pub use finished::{FinishedRun, MAX_FRAMES};
+pub use finished::{FinishedRun, MAX_FRAMES, renumber};
 pub use frame::{
     DirectionRow, EventLine, FlowRow, Frame, LinkChange, LinkRow, LogLine, MachineState,
     ProgramRow, ProgramState,
 };
-pub use hello::{Hello, HelloFlow, HelloLink, HelloNode, HelloProgram, LinkValues, Source};
-pub use request::{MAX_REQUEST_BYTES, Request, parse_request};
+pub use hello::{
+    Hello, HelloFlow, HelloLink, HelloNode, HelloProgram, LinkValues, Source, link_numbers,
+};
+pub use request::{ClockChange, MAX_REQUEST_BYTES, Request, parse_request};
 pub use tap::Tap;
 
 use crate::record::Status;
@@ -42,6 +44,17 @@ pub enum Message {
     Frame(Box<Frame>),
     End(End),
     Answer(Answer),
+    Clock(ClockState),
+}
+
+/// The pace of a run on the virtual clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClockState {
+    /// Lab time.
+    pub now: f64,
+    pub is_paused: bool,
+    /// Virtual time in thousandths of real time; `None` if as fast as possible.
+    pub permille: Option<u32>,
 }
 
 /// The end of a run.

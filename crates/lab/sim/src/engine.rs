@@ -2,6 +2,8 @@
 
 use base::{Histogram, Time};
 use fabric::{LinkStats, QueueLevel, Share};
+use lab::Diagnostics;
+use lab::live::LinkChanges;
 use lab::plan::{Event, Plan};
 use run::record::RateControl;
 use run::{BundleLedger, FlowResult};
@@ -30,6 +32,15 @@ pub trait Engine: Components {
     /// for at most `steps` steps of the timeline, and while it is not stuck. Returns whether it
     /// reached either end.
     fn advance_at_most(&mut self, until: Time, steps: u64) -> bool {
+        let there = self.handle_at_most(until, steps);
+        if there && !self.is_done() {
+            self.reach(until);
+        }
+        there
+    }
+
+    /// As [`Self::advance_at_most`], but the clock stays at the last event.
+    fn handle_at_most(&mut self, until: Time, steps: u64) -> bool {
         let end = Moment::new(until, Rank::Sample);
         for _ in 0..steps {
             if self.is_stuck() {
@@ -39,7 +50,6 @@ pub trait Engine: Components {
                 return true;
             }
             if !self.step(end) {
-                self.reach(until);
                 return true;
             }
         }
@@ -91,6 +101,24 @@ pub trait Engine: Components {
     /// Takes the transfers completed since the last call.
     fn transfers(&mut self) -> Vec<Transfer> {
         Vec::new()
+    }
+
+    /// Whether [`Self::set`] is possible.
+    fn can_set(&self) -> bool {
+        false
+    }
+
+    /// Changes links at a time after all handled events, as an event of the lab at that time.
+    /// Paths of files are relative to the current folder.
+    ///
+    /// # Errors
+    /// If a field or a value is wrong; nothing changes.
+    fn set(
+        &mut self,
+        _at: Time,
+        _fields: &[(String, String)],
+    ) -> std::result::Result<Option<LinkChanges>, Diagnostics> {
+        Ok(None)
     }
 
     /// Takes the lab events since the last call.

@@ -24,8 +24,10 @@ mod error;
 mod flow;
 pub mod fluid;
 mod gateways;
+pub mod live;
 mod multipath;
 mod net;
+mod pace;
 mod packets;
 mod parameters;
 mod replay;
@@ -37,5 +39,6 @@ mod trace;
 
 pub use engine::Engine;
 pub use error::{Error, Result};
+pub use pace::ABSENCE_TIMEOUT;
 pub use packets::Simulation;
 pub use replay::{Replay, replay};

@@ -1,11 +1,14 @@
 //! The packet engine: a discrete-event simulation of every packet.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use base::{FlowId, Histogram, IfaceId, LinkId, Time};
 use bundler::sendbox::Status;
 use bundler_lab::Change;
 use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
+use lab::Diagnostics;
+use lab::live::LinkChanges;
 use lab::plan::{Action, Event, Plan, Role};
 use run::{BundleLedger, ChangeKind, FlowResult, Schedule};
 use run::{FlowSample, SubflowSample, Transfer};
@@ -142,11 +145,10 @@ impl Simulation {
         self.apply_rates();
     }
 
-    /// Handles the lab events of the present time.
-    fn change(&mut self, at: Time) {
-        // The network changes before any flow sends because of the event.
+    /// Changes the network at the present time.
+    fn change_network(&mut self, at: Time, changes: Vec<run::Change>) {
         let (mut capacities, mut is_rerouted) = (Vec::new(), false);
-        for mut change in self.schedule.changes(at) {
+        for mut change in changes {
             match &mut change.kind {
                 ChangeKind::Configure(link, direction, config) => {
                     let link = (link.index() * 2 + direction.index()) as u32;
@@ -174,6 +176,13 @@ impl Simulation {
             }
             gateways.on_event(&self.net);
         }
+    }
+
+    /// Handles the lab events of the present time.
+    fn change(&mut self, at: Time) {
+        // The network changes before any flow sends because of the event.
+        let changes = self.schedule.changes(at);
+        self.change_network(at, changes);
         for event in self.schedule.due(at) {
             self.changes += 1;
             match event.action {
@@ -382,6 +391,23 @@ impl Engine for Simulation {
 
     fn transfers(&mut self) -> Vec<Transfer> {
         std::mem::take(&mut self.transfers)
+    }
+
+    fn can_set(&self) -> bool {
+        true
+    }
+
+    fn set(
+        &mut self,
+        at: Time,
+        fields: &[(String, String)],
+    ) -> std::result::Result<Option<LinkChanges>, Diagnostics> {
+        let (changes, found) = self.schedule.set(at, fields, Path::new("."))?;
+        self.net.now = at;
+        self.changes += found.changes.len() as u64;
+        self.change_network(at, changes);
+        self.settle();
+        Ok(Some(found))
     }
 
     fn happened(&mut self) -> Vec<Event> {

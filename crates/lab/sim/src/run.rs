@@ -2,6 +2,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,10 @@ use run::record::{
     Clock, Engine, EventRecord, Failure, FailureKind, RunRecord, Simulation as Took, Status,
 };
 use run::{BundleLedger, FlowLedger, LinkLedger, RunResults, ShareLedger, Start};
-use run::{ControlSample, Level, Recorder, RecorderHandle, RecorderOptions, RunFolder};
+use run::{ControlSample, Level, Recorder, RecorderHandle, RecorderOptions, RunFolder, Schedule};
 
 use crate::engine::Engine as Simulator;
+use crate::live::{Action, Done, Live, Refusal, Reply};
 use crate::{Error, Result, Simulation, fluid, sessions};
 
 /// Steps of the engine between checks of the wall clock, the limits and the stop flag.
@@ -29,6 +31,8 @@ pub struct Options {
     pub repeat: String,
     /// Whether the process does nothing else, so that its peak memory is that of the run.
     pub alone: bool,
+    /// The live view, which sets the pace.
+    pub live: Option<Arc<Live>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -77,7 +81,7 @@ pub fn run(
     let (folder, record) =
         RunFolder::begin(&options.runs_dir, &plan.name, &lab::resolved(plan), begin)?;
     let simulated = panic::catch_unwind(AssertUnwindSafe(|| {
-        simulate(plan, engine, &folder, record, options.alone, progress, stop)
+        simulate(plan, engine, &folder, record, options, progress, stop)
     }));
     match simulated {
         Ok(Ok(record)) => Ok(record),
@@ -111,7 +115,7 @@ fn simulate(
     engine: Box<dyn Simulator>,
     folder: &RunFolder,
     record: RunRecord,
-    alone: bool,
+    options: &Options,
     progress: &mut dyn FnMut(&Progress),
     stop: &AtomicBool,
 ) -> std::result::Result<RunRecord, run::Error> {
@@ -127,9 +131,15 @@ fn simulate(
             lossless: true,
         },
     )?;
+    let view = options.live.as_ref().map(|live| {
+        live.begin(plan, &record, folder.path(), engine.can_set());
+        recorder.handle().connect(Arc::clone(live.tap()));
+        View { live: Arc::clone(live), schedule: Schedule::new(Arc::new(plan.clone())) }
+    });
     let running = Running {
         plan,
         engine,
+        view,
         handle: recorder.handle(),
         links: LinkLedger::new(plan, recorder.handle()),
         shares: ShareLedger::new(plan, recorder.handle()),
@@ -138,9 +148,10 @@ fn simulate(
         control: Vec::new(),
         events: Vec::new(),
         started: Instant::now(),
-        next_progress: PROGRESS_INTERVAL,
+        waited: Duration::ZERO,
+        next_progress: if options.live.is_some() { Duration::ZERO } else { PROGRESS_INTERVAL },
     };
-    let record = running.finish(record, recorder, progress, stop, alone);
+    let record = running.finish(record, recorder, progress, stop, options.alone);
     folder.write_record(&record)?;
     Ok(record)
 }
@@ -155,9 +166,38 @@ enum End {
     Limit(Error),
 }
 
+/// The live view of a run.
+struct View {
+    live: Arc<Live>,
+    /// The changes that watchers see, with the links in the order of the plan.
+    schedule: Schedule,
+}
+
+impl View {
+    /// Shows the changes up to `at`, and an event.
+    fn event(&mut self, at: Time, text: &str) {
+        let changes = self.schedule.changes(at);
+        self.live.tap().with(|builder| {
+            changes.iter().for_each(|change| builder.change(change));
+            builder.event(at, text);
+        });
+    }
+
+    /// Shows changes that the engine has accepted.
+    fn set(&mut self, at: Time, fields: &[(String, String)]) {
+        let planned = self.schedule.changes(at);
+        let set = self.schedule.set(at, fields, Path::new("."));
+        let set = set.map(|(changes, _)| changes).unwrap_or_default();
+        self.live.tap().with(|builder| {
+            planned.iter().chain(&set).for_each(|change| builder.change(change));
+        });
+    }
+}
+
 struct Running<'a> {
     plan: &'a Plan,
     engine: Box<dyn Simulator>,
+    view: Option<View>,
     handle: RecorderHandle,
     links: LinkLedger,
     shares: ShareLedger,
@@ -166,6 +206,8 @@ struct Running<'a> {
     control: Vec<ControlSample>,
     events: Vec<EventRecord>,
     started: Instant,
+    /// Wall-clock time in which it waited for watchers.
+    waited: Duration,
     next_progress: Duration,
 }
 
@@ -177,11 +219,23 @@ impl Running<'_> {
         let interval = self.plan.interval.max(Span::from_nanos(1));
         let mut sample = (Time::ZERO + interval).min(end);
         let mut budget = TURNS;
+        let mut reached = Time::ZERO;
         loop {
+            let limit = self.wait(&mut reached, progress, stop);
+            if self.view.is_some() && stop.load(Ordering::Relaxed) {
+                return End::Interrupted;
+            }
             let before = self.engine.events();
             let left = self.plan.limits.events.saturating_sub(before);
-            let there = self.engine.advance_at_most(sample, budget.min(left.max(1)));
+            let steps = budget.min(left.max(1));
+            // Between samples, a pause must not have an effect.
+            let there = if limit < sample {
+                self.engine.handle_at_most(limit, steps)
+            } else {
+                self.engine.advance_at_most(sample, steps)
+            };
             let passed = self.engine.events() - before;
+            reached = if there { limit.min(sample) } else { reached.max(self.engine.now()) };
             if there && (self.engine.now() >= sample || self.engine.is_done()) {
                 self.sample();
                 sample = (sample + interval).min(end);
@@ -245,20 +299,92 @@ impl Running<'_> {
             self.handle.control(sample);
             self.control.push(sample);
         }
-        let events = &mut self.events;
+        self.take_events();
+        if let Some(view) = &self.view {
+            view.live.sampled(now);
+        }
+    }
+
+    /// Records the lab events since the last call.
+    fn take_events(&mut self) {
         for event in self.engine.happened() {
-            handle.log(event.at, Level::Info, "event", &event.text);
-            let (at_s, text) = (event.at.as_secs_f64(), event.text);
-            events.push(EventRecord { at_s, text, ..EventRecord::default() });
+            if let Some(view) = &mut self.view {
+                view.event(event.at, &event.text);
+            }
+            self.record_event(event.at, event.text, Vec::new());
+        }
+    }
+
+    fn record_event(&mut self, at: Time, text: String, set: Vec<(String, String)>) {
+        self.handle.log(at, Level::Info, "event", &text);
+        self.events.push(EventRecord { at_s: at.as_secs_f64(), text, set });
+    }
+
+    /// Waits until watchers let a run that has reached this time go on, and handles their requests.
+    /// Returns how far it may go on.
+    fn wait(
+        &mut self,
+        reached: &mut Time,
+        progress: &mut dyn FnMut(&Progress),
+        stop: &AtomicBool,
+    ) -> Time {
+        let Some(view) = &self.view else { return Time::MAX };
+        let live = Arc::clone(&view.live);
+        self.tell(progress);
+        let begin = Instant::now();
+        let limit = live.wait(*reached, stop);
+        self.waited += begin.elapsed();
+        for (action, reply) in live.take_requests() {
+            // A watcher that has gone needs no reply.
+            let _ = reply.send(self.act(reached, action));
+        }
+        limit.max(*reached)
+    }
+
+    /// Handles a request at the time that the run has reached.
+    fn act(&mut self, reached: &mut Time, action: Action) -> Reply {
+        self.take_events();
+        match action {
+            Action::Mark(text) => {
+                let (at, text) = (*reached, format!("mark: {text}"));
+                if let Some(view) = &mut self.view {
+                    view.event(at, &text);
+                }
+                self.record_event(at, text.clone(), Vec::new());
+                Ok(Done { at, events: vec![text], warnings: None })
+            }
+            Action::Set(fields) => {
+                // After all events so far, so that an event of the lab file has the same effect.
+                self.engine.handle_at_most(*reached, u64::MAX);
+                let at = *reached + Span::from_nanos(1);
+                let found = self.engine.set(at, &fields).map_err(Refusal::Wrong)?;
+                let Some(found) = found else {
+                    return Err(Refusal::Impossible(
+                        "this model of the virtual clock does not change links while it runs",
+                    ));
+                };
+                *reached = at;
+                let texts = found.changes.iter().map(|change| change.event.text.clone());
+                let events = texts.collect();
+                for change in found.changes {
+                    if let Some(view) = &mut self.view {
+                        view.set(at, &change.fields);
+                        view.event(at, &change.event.text);
+                    }
+                    self.record_event(at, change.event.text, change.fields);
+                }
+                Ok(Done { at, events, warnings: Some(found.warnings) })
+            }
         }
     }
 
     fn tell(&mut self, progress: &mut dyn FnMut(&Progress)) {
-        let took = self.started.elapsed();
-        if took < self.next_progress {
+        let elapsed = self.started.elapsed();
+        if elapsed < self.next_progress {
             return;
         }
-        self.next_progress = took + PROGRESS_INTERVAL;
+        self.next_progress = elapsed + PROGRESS_INTERVAL;
+        let took = elapsed.saturating_sub(self.waited);
         progress(&Progress {
             now: self.engine.now(),
             duration: self.plan.duration,
@@ -280,7 +406,7 @@ impl Running<'_> {
         let end = self.drive(progress, stop);
         self.engine.stop();
         self.sample();
-        let wall = self.started.elapsed().as_secs_f64();
+        let wall = self.started.elapsed().saturating_sub(self.waited).as_secs_f64();
         let now = self.engine.now();
         record.trace_hash = Some(format!("{:016x}", self.engine.trace_hash()));
         let events = self.engine.events();

@@ -191,6 +191,7 @@ impl Job<'_> {
             let Some(at) = self.todo.get(next).copied() else { return };
             let plan = &self.plans[at];
             let options = Options {
+                live: None,
                 runs_dir: self.out.to_owned(),
                 repeat: (self.repeat)(plan),
                 alone: false,

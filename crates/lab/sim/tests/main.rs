@@ -8,6 +8,7 @@ mod engine {
     mod determinism;
     mod drawn;
     mod labs;
+    mod live;
     mod multipath;
     mod network;
     mod requests;

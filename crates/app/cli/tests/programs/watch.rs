@@ -282,6 +282,63 @@ fn frames_of_a_finished_run_sum_to_its_totals() {
 }
 
 #[test]
+fn virtual_run_is_paced_by_its_watcher() {
+    let bench = Bench::new();
+    let lab = LAB.split("[[program]]").next().unwrap();
+    bench.write("pair.toml", lab);
+    let mut view = View::start(&bench, &["sim", "pair.toml", "--watch"]);
+    let mut client = view.connect();
+    let hello = client.next();
+    assert_eq!((&hello["source"], &hello["clock"]), (&"live".into(), &"virtual".into()));
+    assert_eq!(hello["commands"], json!(["clock", "mark", "set"]));
+    let change = |client: &mut Client, change: Value| {
+        let mut request = json!({"type": "clock", "id": 1});
+        request.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        client.send(&request);
+    };
+    let is_paused = |message: &Value| message["is_paused"] == true;
+    change(&mut client, json!({"do": "pause"}));
+    let paused = client.until(is_paused).pop().unwrap();
+    change(&mut client, json!({"do": "step", "ns": 250_000_000}));
+    let end = paused["now"].as_f64().unwrap() + 0.25;
+    let is_there = |message: &Value| message["now"].as_f64().is_some_and(|now| now >= end - 1e-10);
+    let there = client.until(is_there).pop().unwrap();
+    assert!((there["now"].as_f64().unwrap() - end).abs() < 1e-9, "{there} {end}");
+    change(&mut client, json!({"do": "speed", "permille": null}));
+    change(&mut client, json!({"do": "resume"}));
+    let end = client.until(has_type("end")).pop().unwrap();
+    let mut rest = String::new();
+    view.out.read_to_string(&mut rest).unwrap();
+    let record: Value = serde_json::from_str(&rest).unwrap_or_else(|e| panic!("{e}: {rest}"));
+    assert_eq!((&end["outcome"], &end["t"]), (&record["outcome"], &3.0.into()));
+    assert_eq!(view.child.wait().unwrap().code(), Some(0));
+    let alone = bench.netarium(&["sim", "pair.toml", "--json"]);
+    let alone: Value = serde_json::from_slice(&alone.stdout).unwrap();
+    assert_eq!(record["trace_hash"], alone["trace_hash"]);
+    assert_eq!(record["flows"], alone["flows"]);
+}
+
+#[test]
+fn virtual_run_ends_by_itself_without_pages_and_by_a_signal() {
+    let bench = Bench::new();
+    let lab = LAB.split("[[program]]").next().unwrap();
+    bench.write("pair.toml", lab);
+    let mut waiting = View::start(&bench, &["sim", "pair.toml", "--watch"]);
+    signal(waiting.child.id(), "-INT");
+    let mut rest = String::new();
+    waiting.out.read_to_string(&mut rest).unwrap();
+    let record: Value = serde_json::from_str(&rest).unwrap_or_else(|e| panic!("{e}: {rest}"));
+    assert_eq!((&record["status"], &record["elapsed_s"]), (&"interrupted".into(), &0.0.into()));
+    let mut closed = View::start(&bench, &["sim", "pair.toml", "--watch"]);
+    let mut client = closed.connect();
+    assert_eq!(client.next()["type"], "hello");
+    client.send(&json!({"type": "clock", "id": 1, "do": "pause"}));
+    client.until(|message| message["is_paused"] == true);
+    drop(client);
+    assert_eq!(closed.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn run_with_live_view_ends_without_a_terminal() {
     requires_labs!();
     let bench = Bench::new();
@@ -315,11 +372,15 @@ fn lab_with_live_view_stays_up_after_the_view() {
 fn says_which_runs_cannot_be_watched() {
     let bench = Bench::new();
     bench.write("pair.toml", LAB);
+    let lab = LAB.split("[[program]]").next().unwrap();
+    bench.write("sweep.toml", &lab.replace("\"5 ms\"", "{ sweep = [\"1 ms\", \"2 ms\"] }"));
     for (args, part) in [
         (&["watch", "other"][..], "or give the folder of a run"),
         (&["watch", "."], "is not a run folder"),
         (&["run", "pair.toml", "pair.toml", "--watch"], "--watch shows one lab"),
         (&["run", "pair.toml", "--watch", "--copies", "2"], "cannot be used with"),
+        (&["sim", "pair.toml", "--watch", "--seeds", "2"], "cannot be used with"),
+        (&["sim", "sweep.toml", "--watch"], "--watch shows one run, and the lab has 2"),
     ] {
         let output = bench.netarium(args);
         let text = String::from_utf8_lossy(&output.stderr);

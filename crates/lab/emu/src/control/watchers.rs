@@ -24,6 +24,8 @@ struct Watcher {
     has_state: bool,
     /// Changes for its next frame: the state at its start, and frames that it did not receive.
     pending: Option<Frame>,
+    /// The newest state of the virtual clock, if it has not been sent.
+    clock: Option<String>,
     is_gone: bool,
 }
 
@@ -41,8 +43,14 @@ impl Watchers {
 
     /// Adds a watcher, whose first message is `hello`, a line.
     pub(super) fn add(&mut self, stream: UnixStream, hello: &str) {
-        let (unsent, is_gone) = (hello.as_bytes().to_vec(), false);
-        let mut watcher = Watcher { stream, unsent, has_state: false, pending: None, is_gone };
+        let mut watcher = Watcher {
+            stream,
+            unsent: hello.as_bytes().to_vec(),
+            has_state: false,
+            pending: None,
+            clock: None,
+            is_gone: false,
+        };
         watcher.flush();
         self.0.push(watcher);
     }
@@ -61,6 +69,14 @@ impl Watchers {
         for watcher in self.0.iter_mut().filter(|watcher| watcher.has_state) {
             watcher.flush();
             watcher.frame(frame, &line);
+        }
+    }
+
+    /// Sends the state of the virtual clock, a line; a slow watcher gets the newest only.
+    pub(super) fn clock(&mut self, line: &str) {
+        for watcher in &mut self.0 {
+            watcher.clock = Some(line.to_owned());
+            watcher.flush();
         }
     }
 
@@ -128,6 +144,9 @@ impl Watcher {
     }
 
     fn flush(&mut self) {
+        if self.unsent.is_empty() {
+            self.unsent.extend(self.clock.take().into_iter().flat_map(String::into_bytes));
+        }
         while !self.unsent.is_empty() && !self.is_gone {
             match self.stream.write(&self.unsent) {
                 Ok(sent) if sent > 0 => drop(self.unsent.drain(..sent)),

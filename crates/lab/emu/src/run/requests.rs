@@ -53,6 +53,9 @@ impl Running {
                 self.record_event(now, text);
                 Answer::Done { at_s, events, warnings: Vec::new() }
             }
+            Request::Clock(_) => {
+                Answer::Refused { why: "the lab runs on the wall clock".to_owned() }
+            }
             Request::Watch => {
                 Answer::Refused { why: "the supervising process handles this request".to_owned() }
             }

@@ -31,6 +31,8 @@ pub fn live_span(interval: Span) -> Span {
 #[derive(Debug)]
 pub struct FrameBuilder {
     span: Span,
+    /// Time after the end of a frame in which its samples arrive.
+    delay: Span,
     /// Wire bytes per packet beyond layer 3.
     overhead: Bytes,
     /// Number of the first frame: earlier samples are ignored.
@@ -91,11 +93,17 @@ struct FlowSum {
 }
 
 impl FrameBuilder {
+    /// A builder of frames of a run on the virtual clock, whose samples are there at their time.
+    pub fn on_virtual_clock(plan: &Plan) -> Self {
+        Self { delay: Span::ZERO, ..Self::new(plan, plan.interval) }
+    }
+
     /// A builder of frames of this length, from the start of the run.
     pub fn new(plan: &Plan, span: Span) -> Self {
         let waiting = |at| ProgramRow { program: at as u32, ..ProgramRow::default() };
         Self {
             span: Span::from_nanos(span.as_nanos().max(1)),
+            delay: SAMPLE_DELAY,
             overhead: plan.overhead,
             first: 0,
             next: 0,
@@ -201,7 +209,7 @@ impl FrameBuilder {
     /// The next frame, once its samples have arrived. If `now` is several frames later, they are
     /// one longer frame.
     pub fn poll(&mut self, now: Time) -> Option<Frame> {
-        let complete = now.as_nanos().saturating_sub(SAMPLE_DELAY.as_nanos());
+        let complete = now.as_nanos().saturating_sub(self.delay.as_nanos());
         let until = complete / self.span.as_nanos();
         (until > self.next).then(|| self.close(until, self.start_of(until)))
     }

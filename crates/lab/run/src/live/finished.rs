@@ -275,7 +275,7 @@ fn machine(record: &RunRecord) -> Option<MachineState> {
 }
 
 /// Replaces positions of links in the plan by those in the hello.
-fn renumber(frame: &mut Frame, numbers: &[Option<u32>]) {
+pub fn renumber(frame: &mut Frame, numbers: &[Option<u32>]) {
     let shown = |link: &mut u32| match numbers.get(*link as usize).copied().flatten() {
         Some(number) => {
             *link = number;

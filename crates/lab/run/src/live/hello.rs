@@ -205,7 +205,7 @@ impl Hello {
 }
 
 /// The position of each link of the plan in the hello; `None` if it is not in the topology.
-pub(super) fn link_numbers(plan: &Plan, record: &RunRecord) -> Vec<Option<u32>> {
+pub fn link_numbers(plan: &Plan, record: &RunRecord) -> Vec<Option<u32>> {
     let shown = record.topology.links.iter().enumerate();
     let shown: BTreeMap<&str, u32> =
         shown.map(|(at, link)| (link.name.as_str(), at as u32)).collect();

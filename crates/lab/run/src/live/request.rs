@@ -13,16 +13,38 @@ pub enum Request {
     Set { id: u64, fields: Vec<(String, String)> },
     /// Adds a text to the events, as `netarium mark`.
     Mark { id: u64, text: String },
+    /// Controls the clock of a run on the virtual clock.
+    Clock {
+        id: u64,
+        #[serde(flatten)]
+        change: ClockChange,
+    },
     /// A request of another version; it is ignored.
     #[serde(other)]
     Unknown,
+}
+
+/// A change of the pace of a run on the virtual clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
+pub enum ClockChange {
+    Pause,
+    Resume,
+    /// Runs for a virtual time, as fast as possible, then pauses.
+    Step {
+        ns: u64,
+    },
+    /// Sets the speed.
+    Speed {
+        permille: Option<u32>,
+    },
 }
 
 impl Request {
     /// The number of the request, which the answer repeats.
     pub const fn id(&self) -> Option<u64> {
         match self {
-            Self::Set { id, .. } | Self::Mark { id, .. } => Some(*id),
+            Self::Set { id, .. } | Self::Mark { id, .. } | Self::Clock { id, .. } => Some(*id),
             Self::Unknown => None,
         }
     }

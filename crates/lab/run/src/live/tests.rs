@@ -305,7 +305,17 @@ fn parses_requests_and_ignores_unknown_types() {
     assert_eq!(parse_request(set), Ok(Request::Set { id: 7, fields }));
     let mark = parse_request(r#"{"type":"mark","id":8,"text":"healed"}"#);
     assert_eq!(mark, Ok(Request::Mark { id: 8, text: "healed".to_owned() }));
-    assert_eq!(parse_request(r#"{"type":"clock","id":9,"do":"pause"}"#), Ok(Request::Unknown));
+    for (text, change) in [
+        (r#""do":"pause""#, ClockChange::Pause),
+        (r#""do":"resume""#, ClockChange::Resume),
+        (r#""do":"step","ns":10000000"#, ClockChange::Step { ns: 10_000_000 }),
+        (r#""do":"speed","permille":100"#, ClockChange::Speed { permille: Some(100) }),
+        (r#""do":"speed","permille":null"#, ClockChange::Speed { permille: None }),
+    ] {
+        let clock = parse_request(&format!(r#"{{"type":"clock","id":9,{text}}}"#));
+        assert_eq!(clock, Ok(Request::Clock { id: 9, change }));
+    }
+    assert_eq!(parse_request(r#"{"type":"zoom","id":9,"to":"a"}"#), Ok(Request::Unknown));
     for wrong in ["", "{}", "[1]", r#"{"type":"set","id":-1,"fields":[]}"#] {
         assert!(parse_request(wrong).is_err(), "{wrong}");
     }

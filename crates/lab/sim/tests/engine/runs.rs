@@ -25,7 +25,8 @@ fn run(plan: &Plan, dir: &Path, stop: &AtomicBool) -> RunRecord {
 }
 
 fn options(dir: &Path) -> Options {
-    Options { runs_dir: dir.to_owned(), repeat: "netarium sim pair.toml".to_owned(), alone: true }
+    let repeat = "netarium sim pair.toml".to_owned();
+    Options { runs_dir: dir.to_owned(), repeat, alone: true, live: None }
 }
 
 #[test]
