@@ -99,7 +99,8 @@ impl App {
 
     pub(crate) fn receive(&mut self, message: Message) {
         match message {
-            Message::Hello(_) => {}
+            // The clock of a run of `sim` is paced in the page only.
+            Message::Hello(_) | Message::Clock(_) => {}
             Message::Frame(frame) => {
                 self.history.add(*frame);
                 // A frame that is no longer kept cannot be shown.
