@@ -208,7 +208,9 @@ fn title(app: &App, width: u16, buffer: &mut Buffer) {
 /// Whether the machine is on time, and what has failed so far.
 fn machine(app: &App, theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
-    match app.state.machine {
+    // A finished run has the lateness of the whole run.
+    let whole_run = app.history.frames.back().filter(|_| app.history.is_finished());
+    match app.state.machine.or(whole_run.and_then(|frame| frame.machine)) {
         _ if app.history.hello.clock == run::record::Clock::Virtual => {
             spans.push(Span::styled(" ✓ exact times", theme.tone(Tone::Good)));
         }
