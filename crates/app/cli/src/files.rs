@@ -250,7 +250,7 @@ pub(crate) fn new(args: &New, terminal: &Terminal) -> Verdict {
         let trusting = Overrides { trust_programs: true, ..Overrides::default() };
         let lab = lab::parse_with(name, text, Path::new(""), &trusting);
         let next = lab.ok().and_then(|lab| Some(next(lab.plans.first()?, &file)));
-        terminal.note(format!("wrote {}; {}", file.display(), next.unwrap_or_default()));
+        terminal.note(format!("wrote {}\n{}", file.display(), next.unwrap_or_default()));
     }
     Ok(Exit::Ok)
 }

@@ -153,7 +153,8 @@ impl<'a> RunView<'a> {
     /// After the run, serves its results until Ctrl-C, if a user is at the terminal.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         if self.server.is_some() {
-            show_results(self.terminal, &interrupts::flag()?);
+            let stop = interrupts::flag()?;
+            show_results(self.terminal, &stop);
         }
         Ok(())
     }

@@ -52,6 +52,9 @@ impl Lab {
                         control::Request::Mark(why) => {
                             send(line(&control::Answer::Refused { why }));
                         }
+                        control::Request::Clock(_) => {
+                            send(line(&control::Answer::Refused { why: "wall clock".to_owned() }));
+                        }
                     }
                 });
             }

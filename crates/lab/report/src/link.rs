@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use run::RunRecord;
 use run::record::LinkSummary;
 
+use crate::columns::Grid;
 use crate::layout::Layout;
-use crate::{columns, format, terminal};
+use crate::{format, terminal};
 
 const HEADS: [&str; 8] = [
     "direction",
@@ -19,10 +20,14 @@ const HEADS: [&str; 8] = [
     "wait p99",
 ];
 
+/// A narrow terminal omits bytes, then the median, then the utilisation.
+const RANKS: [u8; 8] = [0, 0, 3, 0, 1, 0, 2, 0];
+
 /// One row for each direction of each link, then lateness and outcome.
 pub(crate) fn render(record: &RunRecord, layout: &Layout) -> String {
     let rows: Vec<Vec<String>> = record.links.iter().map(row).collect();
-    let mut out = columns(&HEADS, &rows, 1..5) + "\n";
+    let table = Grid { heads: &HEADS, rows: &rows, numbers: 1..5, ranks: &RANKS };
+    let mut out = table.lines(layout.table_width()).join("\n") + "\n";
     if let Some(d) = record.lateness.distribution {
         let (p50, p999) = (format::nanos(d.p50_ns), format::nanos(d.p999_ns));
         let _ = writeln!(out, "lateness {p50} at p50, {p999} at p99.9");
@@ -74,8 +79,35 @@ mod tests {
         let text = render(&record, &Layout::default());
         let row: Vec<&str> = text.lines().nth(1).unwrap().split("  ").map(str::trim).collect();
         let row: Vec<&str> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
-        let expected =
-            ["up (here → outside)", "12", "1.65 kB", "13.2 kbit/s", "–", "3 loss", "–", "–"];
+        let expected = ["up (here → outside)", "12", "1.65 kB", "13.2 kbit/s", "3 loss"];
         assert_eq!(row, expected, "{text}");
+    }
+
+    #[test]
+    fn fits_80_columns() {
+        let delay = Some(base::Distribution {
+            p50_ns: 104_857_600,
+            p99_ns: 113_246_208,
+            ..Default::default()
+        });
+        let direction = |direction: &str| LinkSummary {
+            direction: direction.to_owned(),
+            from: "here".to_owned(),
+            to: "outside".to_owned(),
+            sent_packets: 123_456,
+            sent_bytes: 186_418_560,
+            throughput_bit_per_s: 9_480_000.0,
+            utilisation: Some(0.948),
+            queue_delay: delay,
+            drops: [("queue full".to_owned(), 1_234)].into(),
+            ..LinkSummary::default()
+        };
+        let links = vec![direction("up"), direction("down")];
+        let record = RunRecord { links, ..RunRecord::default() };
+        let text = render(&record, &Layout { width: 80, ..Layout::default() });
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(text.contains("9.48 Mbit/s") && text.contains("queue full"), "{text}");
     }
 }

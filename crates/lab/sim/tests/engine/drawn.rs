@@ -24,6 +24,7 @@ fn run(text: &str) -> (RunRecord, String) {
         runs_dir: dir.path().to_owned(),
         repeat: "netarium sim lab.toml".to_owned(),
         alone: true,
+        live: None,
     };
     let plan = plan(text);
     let record =
