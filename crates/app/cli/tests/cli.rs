@@ -30,6 +30,7 @@ const VERBS: &[&str] = &[
     "set",
     "mark",
     "watch",
+    "top",
     "down",
     "clean",
     "doctor",

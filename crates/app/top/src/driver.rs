@@ -151,9 +151,12 @@ fn view(
                 Update::Lost(why) => app.lost(why),
             }
         }
+        // A change of the size before the first event is read causes no event.
+        let size = terminal.size()?;
+        let size = (size.width, size.height);
+        has_changed |= app.size != size;
         if std::mem::take(&mut has_changed) {
-            let size = terminal.size()?;
-            app.size = (size.width, size.height);
+            app.size = size;
             terminal.draw(|frame| crate::draw::draw(app, frame))?;
         }
         if stop.load(Ordering::SeqCst) {
@@ -163,7 +166,6 @@ fn view(
         while event::poll(timeout)? {
             timeout = Duration::ZERO;
             has_changed = true;
-            // A new size is read before drawing.
             let Event::Key(key) = event::read()? else { continue };
             if key.kind == KeyEventKind::Release {
                 continue;

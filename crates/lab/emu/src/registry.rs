@@ -381,7 +381,7 @@ impl Registry {
         Ok(listing)
     }
 
-    /// All entries, after removing those of labs that no longer run (`gone`): their runs were killed.
+    /// All entries, after removing those of labs that no longer run (`gone`): they were killed.
     pub fn sweep(&self) -> Result<Listing, RegistryError> {
         let _lock = self.lock()?;
         let listing = self.list()?;

@@ -212,7 +212,7 @@ mod tests {
         pace.change(real(1300), at(2000), ClockChange::Speed { permille: Some(0) });
         assert_eq!(pace.limit(real(2300), at(2000)), at(2000));
         pace.change(real(2300), at(2000), ClockChange::Resume);
-        assert_eq!(pace.limit(real(3300), at(2000)), at(2001));
+        assert_eq!(pace.limit(real(2700), at(2000)), at(2000) + Span::from_micros(400));
     }
 
     #[test]
