@@ -25,7 +25,7 @@ KNOWN = {
     "built here": "exe netarium run",
     "only started where it is installed": "kubectl man sudo systemctl systemd-sysusers wget xdg-open",
     "recipes that dev/examples otherwise only checks": "etcd etcdctl",
-    "a subcommand in $( )": "pkgnames",
+    "a subcommand in $( )": "pkgnames ulimit",
 }
 FOLDERS = [".ci", "crates", "dev", "examples", "labs", "packaging", "reproduce"]
 # Their labs are read, not run.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use ::top::{Ended, Error, Source};
 use run::Exit;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::top::Top;
 use crate::terminal::Terminal;
@@ -41,16 +42,20 @@ fn needs_terminal(terminal: &Terminal) -> Result<(), Failure> {
     Err(Failure::usage(why).help(help))
 }
 
-/// A flag that is set by the first signal. The second signal restores the terminal and exits
-/// immediately.
+/// A flag that is set by the first SIGINT or SIGTERM. The second one, or SIGHUP, restores the
+/// terminal and exits immediately: reading from a terminal that is gone may never return.
 fn stop() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
-    interrupts::each(move || {
+    let exit = || {
+        ::top::restore();
+        std::process::exit(i32::from(Exit::Interrupted.code()));
+    };
+    interrupts::each_of(&[SIGINT, SIGTERM], move || {
         if flag.swap(true, SeqCst) {
-            ::top::restore();
-            std::process::exit(i32::from(Exit::Interrupted.code()));
+            exit();
         }
     })?;
+    interrupts::each_of(&[SIGHUP], exit)?;
     Ok(stop)
 }

@@ -39,6 +39,13 @@ session.until(b"wire")
 os.kill(session.pid, signal.SIGTERM)
 end(session, 130)
 
+# The terminal is closed, as by the end of an SSH connection: a signal or an error ends the command.
+session = Session("top", NAME)
+session.until(b"wire")
+os.close(session.fd)
+_, ended = os.waitpid(session.pid, 0)
+assert os.waitstatus_to_exitcode(ended) in (130, 4), ended
+
 # Standard output is a file.
 session = Session("top", NAME, files={1: "stdout"})
 output = session.end(2)
