@@ -45,7 +45,10 @@ fn watched(
         record
     });
     match view {
-        Some(view) if !stop.load(SeqCst) => view.finish(stop).and(verdict),
+        Some(view) if !stop.load(SeqCst) => {
+            view.finish(stop);
+            verdict
+        }
         _ => verdict,
     }
 }

@@ -240,11 +240,10 @@ impl<'a> SimulationView<'a> {
     }
 
     /// After the run, serves its results until Ctrl-C, if a user is at the terminal.
-    pub(crate) fn finish(self, stop: &AtomicBool) -> Result<(), Failure> {
+    pub(crate) fn finish(self, stop: &AtomicBool) {
         if self.server.is_some() {
             show_results(self.terminal, stop);
         }
-        Ok(())
     }
 }
 

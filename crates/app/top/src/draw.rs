@@ -135,12 +135,13 @@ fn row(area: Rect, y: u16) -> Rect {
 }
 
 /// Writes a line at the start of a place.
-pub(crate) fn put(buffer: &mut Buffer, at: Rect, line: Line<'_>) {
-    buffer.set_line(at.x, at.y, &line, at.width);
+pub(crate) fn put<'a>(buffer: &mut Buffer, at: Rect, line: impl Into<Line<'a>>) {
+    buffer.set_line(at.x, at.y, &line.into(), at.width);
 }
 
 /// Writes a line at the end of a place, if there is enough space after `left`.
-pub(crate) fn put_right(buffer: &mut Buffer, at: Rect, left: usize, line: Line<'_>) {
+pub(crate) fn put_right<'a>(buffer: &mut Buffer, at: Rect, left: usize, line: impl Into<Line<'a>>) {
+    let line = line.into();
     let width = line.width();
     if left + width < usize::from(at.width) {
         buffer.set_line(at.right() - width as u16, at.y, &line, width as u16);
@@ -421,8 +422,8 @@ type Place = Option<(u16, u16)>;
 /// Keys, a message, or the line that is being typed; returns the place of its cursor.
 fn footer(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) -> Place {
     match &app.mode {
-        Mode::Filter(input) => return typing("filter: ", input, theme, at, buffer),
-        Mode::Mark(input) => return typing("mark: ", input, theme, at, buffer),
+        Mode::Filter(input) => return Some(typing("filter: ", input, theme, at, buffer)),
+        Mode::Mark(input) => return Some(typing("mark: ", input, theme, at, buffer)),
         _ => {}
     }
     if let Some(notice) = &app.notice {
@@ -452,16 +453,16 @@ fn footer(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) -> Place {
     let spans = keys.into_iter().flat_map(|(key, what)| {
         [Span::styled(format!(" {key}"), theme.strong()), Span::raw(format!(" {what} "))]
     });
-    put(buffer, at, Line::from_iter(spans));
+    put(buffer, at, spans.collect::<Line<'_>>());
     None
 }
 
-fn typing(label: &str, input: &Input, theme: Theme, at: Rect, buffer: &mut Buffer) -> Place {
+fn typing(label: &str, input: &Input, theme: Theme, at: Rect, buffer: &mut Buffer) -> (u16, u16) {
     let label = Span::styled(format!(" {label}"), theme.strong());
     let start = label.width() as u16;
     put(buffer, at, Line::from(label));
     let at = Rect { x: at.x + start, width: at.width - start, ..at };
-    Some(field(input, Style::new(), at, buffer))
+    field(input, Style::new(), at, buffer)
 }
 
 /// Draws a text with its end visible; returns the place of the cursor.

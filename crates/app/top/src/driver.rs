@@ -62,16 +62,13 @@ enum Update {
 /// If the lab or the run folder cannot be read, or the terminal cannot be used.
 pub fn show(source: &Source, has_color: bool, stop: &AtomicBool) -> Result<Ended, Error> {
     let (sender, updates) = channel();
-    let mut app = match connect(source)? {
-        Some((hello, feed)) => {
-            let (sender, folder) = (sender.clone(), source.folder.clone());
-            std::thread::spawn(move || receive(feed, &folder, &sender));
-            App::new(*hello, has_color)
-        }
-        None => {
-            let run = FinishedRun::read(&RunFolder::open(&source.folder)?)?;
-            App::finished(run, has_color)
-        }
+    let mut app = if let Some((hello, feed)) = connect(source)? {
+        let (sender, folder) = (sender.clone(), source.folder.clone());
+        std::thread::spawn(move || receive(feed, &folder, &sender));
+        App::new(*hello, has_color)
+    } else {
+        let run = FinishedRun::read(&RunFolder::open(&source.folder)?)?;
+        App::finished(run, has_color)
     };
     let mut terminal = match ratatui::try_init() {
         Ok(terminal) => terminal,

@@ -4,6 +4,9 @@ use base::{Bandwidth, Bytes, QuantityError, Ratio, Span};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use run::live::LinkValues;
 
+/// Keys and values of `netarium set`.
+pub(crate) type Fields = Vec<(String, String)>;
+
 /// Maximum characters in a field.
 const MAX_CHARACTERS: usize = 200;
 
@@ -128,7 +131,7 @@ impl Form {
     }
 
     /// The fields of `netarium set`, or the error in a value.
-    pub(crate) fn fields(&mut self) -> Result<Vec<(String, String)>, (String, Option<String>)> {
+    pub(crate) fn fields(&mut self) -> Result<Fields, (String, Option<String>)> {
         let side = ["", ".up", ".down"][self.direction];
         let mut fields = Vec::new();
         for (at, (key, input)) in KEYS.iter().zip(&self.inputs).enumerate() {

@@ -99,7 +99,8 @@ impl State {
         }
         for line in &frame.log {
             if let Some(program) = programs.get(&line.source) {
-                self.notes[*program] = line.text.lines().next().unwrap_or_default().to_owned();
+                let first = line.text.lines().next().unwrap_or_default();
+                first.clone_into(&mut self.notes[*program]);
             }
         }
         self.machine = frame.machine.or(self.machine);

@@ -279,15 +279,15 @@ fn compare(a: &Cell, b: &Cell, is_reversed: bool) -> Ordering {
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
-        let [x, y] = [a, b].map(|text| text.bytes().take_while(u8::is_ascii_digit).count());
-        if x > 0 && y > 0 {
-            let (first, second) = (&a[..x], &b[..y]);
-            let (m, n) = (first.trim_start_matches('0'), second.trim_start_matches('0'));
-            let order = m.len().cmp(&n.len()).then_with(|| m.cmp(n));
+        let digits = [a, b].map(|text| text.bytes().take_while(u8::is_ascii_digit).count());
+        if digits.iter().all(|count| *count > 0) {
+            let [first, second] = [&a[..digits[0]], &b[..digits[1]]];
+            let [first, second] = [first, second].map(|text| text.trim_start_matches('0'));
+            let order = first.len().cmp(&second.len()).then_with(|| first.cmp(second));
             if order != Ordering::Equal {
                 return order;
             }
-            (a, b) = (&a[x..], &b[y..]);
+            (a, b) = (&a[digits[0]..], &b[digits[1]..]);
             continue;
         }
         let (mut rest_a, mut rest_b) = (a.chars(), b.chars());

@@ -137,7 +137,9 @@ impl Live {
         let is_watched = self.tap.is_watched();
         let rest = is_watched.then(|| self.tap.with(|builder| builder.finish(shared.at)));
         let mut rest = rest.unwrap_or_default();
-        rest.iter_mut().for_each(|frame| renumber(frame, &shared.numbers));
+        for frame in &mut rest {
+            renumber(frame, &shared.numbers);
+        }
         first.into_iter().chain(rest).collect()
     }
 

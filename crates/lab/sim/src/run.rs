@@ -178,7 +178,9 @@ impl View {
     fn event(&mut self, at: Time, text: &str) {
         let changes = self.schedule.changes(at);
         self.live.tap().with(|builder| {
-            changes.iter().for_each(|change| builder.change(change));
+            for change in &changes {
+                builder.change(change);
+            }
             builder.event(at, text);
         });
     }

@@ -118,7 +118,7 @@ fn change_in_a_watched_run_is_an_event_of_the_lab_at_that_time() {
         let frame = live.frame().unwrap();
         assert_eq!((frame.changes[0].values.delay_s, frame.events.len()), ([0.04; 2], 3));
     });
-    assert_eq!(at_s, 1.050000001);
+    assert_eq!(at_s.to_string(), "1.050000001");
     let event =
         format!("[[at]]\ntime = \"{at_s} s\"\nlink = \"wire\"\nset = {{ delay = \"40 ms\" }}\n");
     let dir = tempfile::tempdir().unwrap();
