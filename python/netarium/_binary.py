@@ -12,21 +12,21 @@ import sys
 import sysconfig
 import threading
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence
+from typing import Any, Iterable, Iterator, NamedTuple, NoReturn, Sequence
 
 from ._errors import CapabilityError, Diagnostic, InternalError, LabError, ProgramError
 
 INTERRUPTED = 130
 
 # The command for which each thread waits.
-awaited: Dict[int, subprocess.Popen[str]] = {}
+awaited: dict[int, subprocess.Popen[str]] = {}
 
 
 class Result(NamedTuple):
     """The end of a command: its exit code, its JSON objects and its log output."""
 
     exit_code: int
-    objects: List[Dict[str, Any]]
+    objects: list[dict[str, Any]]
     stderr: str
 
 
@@ -130,7 +130,7 @@ def interrupt(threads: Iterable[int]) -> None:
             child.send_signal(signal.SIGINT)
 
 
-def parse(stdout: str) -> List[Dict[str, Any]]:
+def parse(stdout: str) -> list[dict[str, Any]]:
     objects = []
     for line in stdout.splitlines():
         if line.startswith("{"):
@@ -138,7 +138,7 @@ def parse(stdout: str) -> List[Dict[str, Any]]:
     return objects
 
 
-def call(*words: str, text: Optional[str] = None) -> List[Dict[str, Any]]:
+def call(*words: str, text: str | None = None) -> list[dict[str, Any]]:
     """Runs a subcommand with `--json`; returns its objects. Raises its error.
 
     `text` is the content of the lab file, for errors.
@@ -159,7 +159,7 @@ def output(*words: str) -> str:
     return done.stdout
 
 
-def fail(result: Result, text: Optional[str] = None) -> NoReturn:
+def fail(result: Result, text: str | None = None) -> NoReturn:
     """Raises the exception for the error of a command."""
     if result.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
@@ -183,7 +183,7 @@ def fail(result: Result, text: Optional[str] = None) -> NoReturn:
     raise InternalError(message)
 
 
-def diagnostic(error: Dict[str, Any]) -> Diagnostic:
+def diagnostic(error: dict[str, Any]) -> Diagnostic:
     return Diagnostic(
         error["code"], error["message"], error["help"], error["line"], error["column"]
     )

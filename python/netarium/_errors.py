@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ._run import Run, RunSet
@@ -15,9 +15,9 @@ class NetariumError(Exception):
 class Diagnostic(NamedTuple):
     """An error in a lab; `line` and `column` start at 1 and are 0 if unknown."""
 
-    code: Optional[str]
+    code: str | None
     message: str
-    help: Optional[str] = None
+    help: str | None = None
     line: int = 0
     column: int = 0
 
@@ -31,7 +31,7 @@ class LabError(NetariumError):
     """
 
     def __init__(
-        self, errors: List[Diagnostic], file: Optional[str] = None, text: Optional[str] = None
+        self, errors: list[Diagnostic], file: str | None = None, text: str | None = None
     ) -> None:
         self.errors, self.file = errors, file
         first = errors[0]
@@ -56,7 +56,7 @@ class LabError(NetariumError):
 class CapabilityError(NetariumError):
     """This machine lacks a capability, a device, disk space or memory. `cure` is the fix."""
 
-    def __init__(self, message: str, cure: Optional[str] = None) -> None:
+    def __init__(self, message: str, cure: str | None = None) -> None:
         self.cure = cure
         super().__init__(message + (f"\n  cure: {cure}" if cure else ""))
 
@@ -72,11 +72,7 @@ class ProgramError(NetariumError):
     """
 
     def __init__(
-        self,
-        message: str,
-        exit_code: Optional[int] = None,
-        stderr: str = "",
-        run: Optional[Run] = None,
+        self, message: str, exit_code: int | None = None, stderr: str = "", run: Run | None = None
     ) -> None:
         self.exit_code, self.stderr, self.run = exit_code, stderr, run
         super().__init__(message + (f"\n{stderr.rstrip()}" if stderr.strip() else ""))
@@ -101,6 +97,6 @@ class FailedRunError(RunError):
 class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C ended a run; `run` has its results until then, or is None if it had not started."""
 
-    def __init__(self, run: Union[Run, RunSet, None]) -> None:
+    def __init__(self, run: Run | RunSet | None) -> None:
         self.run = run
         super().__init__(f"results: {run.folder}" if run else "interrupted before the run started")

@@ -13,17 +13,12 @@ from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
-    Dict,
     Iterable,
     Iterator,
-    List,
     Literal,
     Mapping,
-    Optional,
     Sequence,
-    Tuple,
     TypedDict,
-    Union,
     overload,
 )
 
@@ -52,20 +47,20 @@ class RunKeys(TypedDict, total=False):
     """Arguments of `Lab.sim` and `Lab.run`."""
 
     flows: Iterable[Section]
-    duration: Optional[str]
-    seed: Optional[int]
-    name: Optional[str]
-    set: Optional[Settings]
+    duration: str | None
+    seed: int | None
+    name: str | None
+    set: Settings | None
     runs: PathLike
     check: bool
 
 
 def overrides(
-    duration: Optional[str] = None,
-    seed: Optional[int] = None,
-    name: Optional[str] = None,
-    set: Optional[Settings] = None,
-) -> List[str]:
+    duration: str | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+    set: Settings | None = None,
+) -> list[str]:
     """The options that override values of a lab file."""
     if duration is not None and not isinstance(duration, str):
         raise without_unit("duration", duration, "10 s")
@@ -83,10 +78,10 @@ class Lab(Keys):
     """
 
     folder: Path = Path()
-    _original: Optional[Tuple[Path, str, Dict[str, Any]]] = None
+    _original: tuple[Path, str, dict[str, Any]] | None = None
 
     @classmethod
-    def from_toml(cls, source: Union[str, os.PathLike[str]]) -> Lab:
+    def from_toml(cls, source: str | os.PathLike[str]) -> Lab:
         """The lab of a TOML text, or of a file if `source` is a path or ends with `.toml`.
 
         Comments are not retained. Raises LabError if the text is not TOML, and OSError if the
@@ -119,7 +114,7 @@ class Lab(Keys):
         """The name of the lab, and of its run folders."""
         return str(self.data.get("lab", {}).get("name", "lab"))
 
-    def nodes(self, pattern: str = "*") -> List[Node]:
+    def nodes(self, pattern: str = "*") -> list[Node]:
         """Names of the nodes that match a pattern with `*` and `?`, in the order of the lab.
 
         Nodes of `generate` and `import_` are not among them: only the binary knows these.
@@ -127,7 +122,7 @@ class Lab(Keys):
         names = self.data.get("node", {})
         return [Node(name) for name in fnmatch.filter(names, pattern)]
 
-    def links(self, pattern: str = "*") -> List[Link]:
+    def links(self, pattern: str = "*") -> list[Link]:
         """Names of the links that match a pattern, as `nodes` does."""
         links = self.data.get("link", [])
         names = [link.get("name", "-".join(link["ends"])) for link in links]
@@ -174,7 +169,7 @@ class Lab(Keys):
         return is_same and data == self.data and path.parent == Path(self.folder).absolute()
 
     @contextlib.contextmanager
-    def _file(self, extra: Iterable[Section] = ()) -> Iterator[Tuple[str, Optional[str]]]:
+    def _file(self, extra: Iterable[Section] = ()) -> Iterator[tuple[str, str | None]]:
         """A file of the lab in its folder while the context lasts: its path and its text.
 
         A lab that is as its file says is that file: errors then name its lines, and the text is
@@ -195,7 +190,7 @@ class Lab(Keys):
             finally:
                 path.unlink()
 
-    def check(self) -> List[Dict[str, Any]]:
+    def check(self) -> list[dict[str, Any]]:
         """Checks the lab. Returns an object for each run of it, with the numbers of its parts.
 
         Raises LabError with all errors of the lab.
@@ -208,9 +203,7 @@ class Lab(Keys):
     def sim(self, *, seeds: None = None, **keys: Unpack[RunKeys]) -> Run: ...
     @overload
     def sim(self, *, seeds: int, **keys: Unpack[RunKeys]) -> RunSet: ...
-    def sim(
-        self, *, seeds: Optional[int] = None, **keys: Unpack[RunKeys]
-    ) -> Union[Run, RunSet]:
+    def sim(self, *, seeds: int | None = None, **keys: Unpack[RunKeys]) -> Run | RunSet:
         """Runs the lab on the virtual clock.
 
         Arguments:
@@ -231,9 +224,7 @@ class Lab(Keys):
     def run(self, *, repeat: None = None, **keys: Unpack[RunKeys]) -> Run: ...
     @overload
     def run(self, *, repeat: int, **keys: Unpack[RunKeys]) -> RunSet: ...
-    def run(
-        self, *, repeat: Optional[int] = None, **keys: Unpack[RunKeys]
-    ) -> Union[Run, RunSet]:
+    def run(self, *, repeat: int | None = None, **keys: Unpack[RunKeys]) -> Run | RunSet:
         """Runs the lab on the wall clock, with its programs, until its end.
 
         `repeat` is the number of runs, one after the other; the result is then a set of runs.
@@ -252,7 +243,7 @@ class Lab(Keys):
         check: bool = False,
         report: bool = True,
         **settings: Any,
-    ) -> Union[Run, RunSet]:
+    ) -> Run | RunSet:
         for name in settings.keys() - RunKeys.__annotations__.keys():
             raise TypeError(f"{subcommand}() has no argument {name!r}")
         words = [*many, *([] if report else ["--no-report"]), *overrides(**settings)]
@@ -264,10 +255,10 @@ class Lab(Keys):
     def up(
         self,
         *,
-        duration: Optional[str] = None,
-        seed: Optional[int] = None,
-        name: Optional[str] = None,
-        set: Optional[Settings] = None,
+        duration: str | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+        set: Settings | None = None,
         runs: PathLike = "runs",
         keep: bool = False,
     ) -> _up.RunningLab:

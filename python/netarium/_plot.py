@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Literal
 
 from ._table import Row, Table, extra
 
 if TYPE_CHECKING:
     from ._run import Run
 
-Series = Dict[str, Tuple[List[float], List[float]]]
+Series = dict[str, tuple[list[float], list[float]]]
 
 
 def direction(row: Row) -> str:
     return f"{row.link} {row.direction}"
 
 
-def rate(column: str) -> Callable[[Row], Optional[float]]:
+def rate(column: str) -> Callable[[Row], float | None]:
     """Mbit/s of the bytes of an interval. The last interval of a run can be empty."""
     return lambda row: 8e3 * row[column] / row.interval_ns if row.interval_ns else None
 
 
-def scaled(column: str, factor: float) -> Callable[[Row], Optional[float]]:
+def scaled(column: str, factor: float) -> Callable[[Row], float | None]:
     return lambda row: None if row[column] is None else factor * float(row[column])
 
 
 def series(
     table: Table,
     label: Callable[[Row], str],
-    value: Callable[[Row], Optional[float]],
-    idle: Optional[float],
+    value: Callable[[Row], float | None],
+    idle: float | None,
 ) -> Series:
     """The points of each line, at the ends of intervals in s. Omitted intervals are `idle`."""
     lines: Series = {}
@@ -77,8 +77,8 @@ class Plot:
         self,
         table: Table,
         by: str,
-        value: Callable[[Row], Optional[float]],
-        idle: Optional[float],
+        value: Callable[[Row], float | None],
+        idle: float | None,
         name: str,
         ax: Any,
     ) -> Any:

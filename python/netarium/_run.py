@@ -12,13 +12,13 @@ import re
 import textwrap
 import warnings
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple, NoReturn, Sequence
 
 from . import _binary, _plot
 from ._errors import FailedRunError, NetariumError, ProgramError, RunInterrupted, UntrustedRunError
 from ._table import TYPES, WIDTH, Column, Table, html_table, parse_csv, shortened, text_table
 
-PathLike = Union[str, "os.PathLike[str]"]
+PathLike = str | os.PathLike[str]
 UNTRUSTED, PROGRAM = 3, 5
 # Exit codes of a run that has results; other codes are errors.
 WITH_RESULTS = (0, 1, UNTRUSTED, PROGRAM)
@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
 
     trusted: bool
     machine_fit: bool
-    reasons: List[str]
+    reasons: list[str]
 
 
 class ProgramResult(NamedTuple):
@@ -61,7 +61,7 @@ class ProgramResult(NamedTuple):
         return self._read("stderr")
 
     @property
-    def exit_code(self) -> Optional[int]:
+    def exit_code(self) -> int | None:
         """Its exit status; None if it was stopped, killed or not started."""
         return self.end.get("exit") if isinstance(self.end, dict) else None
 
@@ -77,7 +77,7 @@ class Run:
         path = Path(folder)
         self.folder: Path = path.parent if path.name == "run.json" else path
         """The run folder."""
-        self.record: Dict[str, Any] = self._read()
+        self.record: dict[str, Any] = self._read()
         """The content of `run.json`."""
         if self.record["status"] == "running":
             # The binary completes the record of a killed run.
@@ -85,8 +85,8 @@ class Run:
                 _binary.call("export", str(self.folder))
                 self.record = self._read()
 
-    def _read(self) -> Dict[str, Any]:
-        found: Dict[str, Any] = json.loads((self.folder / "run.json").read_text("utf-8"))
+    def _read(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "run.json").read_text("utf-8"))
         return found
 
     @property
@@ -105,14 +105,14 @@ class Run:
         return str(self.record.get("outcome", "running"))
 
     @property
-    def reasons(self) -> List[str]:
+    def reasons(self) -> list[str]:
         """Reasons for another outcome than `passed`, the most severe first."""
         return list(self.record.get("reasons", []))
 
     @property
-    def exit_code(self) -> Optional[int]:
+    def exit_code(self) -> int | None:
         """The exit code of the run; None while it is running."""
-        code: Optional[int] = self.record["exit_code"]
+        code: int | None = self.record["exit_code"]
         return code
 
     @property
@@ -131,7 +131,7 @@ class Run:
         return self.folder / "report.html"
 
     @property
-    def summary(self) -> Dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """The summaries of `run.json` by kind: `flows`, `links`, `programs`, …
 
         Names of values end with their unit: `goodput_bit_per_s`, `mean_ns`, `sent_bytes`.
@@ -139,7 +139,7 @@ class Run:
         return {key: self.record[key] for key in SUMMARIES if self.record.get(key)}
 
     @property
-    def programs(self) -> Dict[str, ProgramResult]:
+    def programs(self) -> dict[str, ProgramResult]:
         """The programs by name."""
         keys = [key for key in ProgramResult._fields if key != "folder"]
         folder = self.folder / "programs"
@@ -161,7 +161,7 @@ class Run:
         return Table.of(key, columns, [tuple(row[n] for n in names) for row in self.record[key]])
 
     @functools.cached_property
-    def metrics(self) -> Dict[str, Metric]:
+    def metrics(self) -> dict[str, Metric]:
         """Metrics over the whole run, with the names of expectations (`flow.NAME.goodput.mean`).
 
         Units are bit/s, s, B, share, count and boolean.
@@ -171,12 +171,12 @@ class Run:
         return {name: Metric(value["mean"], value["unit"]) for name, value in found.items()}
 
     @functools.cached_property
-    def _columns(self) -> Dict[str, List[Column]]:
+    def _columns(self) -> dict[str, list[Column]]:
         (found,) = _binary.call("export", str(self.folder))
         return listed_columns(found)
 
     @property
-    def tables(self) -> List[str]:
+    def tables(self) -> list[str]:
         """The names of the tables of samples that the run has."""
         return list(self._columns)
 
@@ -186,7 +186,7 @@ class Run:
             raise KeyError(f"run has no table {name}; its tables: {', '.join(self.tables)}")
         columns = self._columns[name]
 
-        def load() -> List[Tuple[Any, ...]]:
+        def load() -> list[tuple[Any, ...]]:
             words = ["export", str(self.folder), name, "--format", "csv"]
             return parse_csv(_binary.output(*words), columns)
 
@@ -265,7 +265,7 @@ class Run:
         clock, seed, end = self.record["clock"], self.record["seed"], self.record["elapsed_s"]
         return f"{self.folder.name}: {self.outcome} ({clock} clock, seed {seed}, {end:g} s)"
 
-    def _overview(self) -> Tuple[List[str], List[List[str]]]:
+    def _overview(self) -> tuple[list[str], list[list[str]]]:
         """Heads and rows of the table of flows, or of links without flows."""
         if self.record["flows"]:
             rows = []
@@ -324,7 +324,7 @@ MAX_ROWS = 20
 PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 
 
-def scaled(value: Optional[float], unit: str, factor: float = 1.0) -> str:
+def scaled(value: float | None, unit: str, factor: float = 1.0) -> str:
     """A number with its unit, for people: `9.29 Mbit/s`."""
     if value is None:
         return "–"
@@ -335,16 +335,16 @@ def scaled(value: Optional[float], unit: str, factor: float = 1.0) -> str:
     return f"{value / size:.3g} {prefix}{unit}"
 
 
-def listed_columns(found: Dict[str, Any]) -> Dict[str, List[Column]]:
+def listed_columns(found: dict[str, Any]) -> dict[str, list[Column]]:
     """The columns of each table, from `netarium export RUN --json`."""
 
-    def column(listed: Dict[str, Any]) -> Column:
+    def column(listed: dict[str, Any]) -> Column:
         return Column(listed["name"], listed["unit"] or "", TYPES.get(listed["type"], str))
 
     return {table["name"]: list(map(column, table["columns"])) for table in found["tables"]}
 
 
-RunRow = Tuple[Sequence[Optional[str]], int, str, Dict[str, Metric], str]
+RunRow = tuple[Sequence[str | None], int, str, dict[str, Metric], str]
 
 
 def run_rows(name: str, fields: Sequence[str], runs: Sequence[RunRow]) -> Table:
@@ -369,7 +369,7 @@ class RunSet:
         self.folder: Path = Path(folder)
         """The folder of the set."""
         text = (self.folder / "summary.json").read_text("utf-8")
-        self.record: Dict[str, Any] = json.loads(text)
+        self.record: dict[str, Any] = json.loads(text)
         """The content of `summary.json`."""
 
     @property
@@ -378,12 +378,12 @@ class RunSet:
         return str(self.record["outcome"])
 
     @property
-    def reasons(self) -> List[str]:
+    def reasons(self) -> list[str]:
         """The reasons of all runs."""
         return [reason for run in self.runs for reason in run.reasons]
 
     @functools.cached_property
-    def runs(self) -> List[Run]:
+    def runs(self) -> list[Run]:
         """The runs, in the order of their seeds."""
         return [Run(self.folder / run["folder"]) for run in self.record["runs"]]
 
@@ -413,9 +413,7 @@ class RunSet:
         return f"{self.folder.name}: {self.outcome} ({len(self.record['seeds'])} runs)"
 
 
-def opened(
-    result: _binary.Result, many: bool, check: bool, text: Optional[str]
-) -> Union[Run, RunSet]:
+def opened(result: _binary.Result, many: bool, check: bool, text: str | None) -> Run | RunSet:
     """The run, or the set of runs, of a command that has ended. Raises its error."""
     for line in result.stderr.splitlines():
         if line.startswith("warning: "):

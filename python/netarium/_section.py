@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Dict, List, Mapping, Type, TypeVar
+from typing import Any, ClassVar, Mapping, TypeVar
 
 S = TypeVar("S", bound="Section")
 Quantities = Mapping[str, str]
@@ -27,7 +27,7 @@ def seconds(name: str, value: str) -> float:
     return float(found[1]) * UNIT_SECONDS[found[2]]
 
 
-def given_keys(arguments: Mapping[str, Any], quantities: Quantities) -> Dict[str, Any]:
+def given_keys(arguments: Mapping[str, Any], quantities: Quantities) -> dict[str, Any]:
     """The keys of the arguments that have a value; `from_` stands for the key `from`."""
     found = {}
     for name, value in arguments.items():
@@ -48,14 +48,14 @@ class Link(str):
     """The name of a link; it can be used wherever a name is expected."""
 
 
-class Section(Dict[str, Any]):
+class Section(dict[str, Any]):
     """A section of a lab file: a dictionary from keys to values."""
 
     _quantities: ClassVar[Quantities] = {}
     _key: ClassVar[str] = ""
 
     @classmethod
-    def _of(cls: Type[S], arguments: Mapping[str, Any]) -> S:
+    def _of(cls: type[S], arguments: Mapping[str, Any]) -> S:
         section = cls.__new__(cls)
         section._fill(arguments)
         return section
@@ -70,18 +70,18 @@ class Section(Dict[str, Any]):
 class Sections:
     """The sections of a lab."""
 
-    data: Dict[str, Any]
+    data: dict[str, Any]
     """The lab file as dictionaries and lists, as a TOML reader returns it."""
 
     def __init__(self) -> None:
         self.data = {}
 
-    def _append(self, key: str, kind: Type[S], arguments: Mapping[str, Any]) -> S:
+    def _append(self, key: str, kind: type[S], arguments: Mapping[str, Any]) -> S:
         section = kind._of(arguments)
         self.data.setdefault(key, []).append(section)
         return section
 
-    def _put(self, key: str, kind: Type[S], arguments: Mapping[str, Any]) -> S:
+    def _put(self, key: str, kind: type[S], arguments: Mapping[str, Any]) -> S:
         section = self.data[key] = kind._of(arguments)
         return section
 
@@ -94,7 +94,7 @@ class Sections:
         nodes[name] = keys if kind == "host" else {"kind": kind, **keys}
         return name
 
-    def _nodes(self, kind: str, arguments: Mapping[str, Any], quantities: Quantities) -> List[Node]:
+    def _nodes(self, kind: str, arguments: Mapping[str, Any], quantities: Quantities) -> list[Node]:
         keys = dict(arguments)
         return [self._node(kind, {**keys, "name": name}, quantities) for name in keys.pop("names")]
 

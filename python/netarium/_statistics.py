@@ -11,7 +11,7 @@ import fnmatch
 import math
 import re
 import statistics
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Iterable, NamedTuple
 
 from . import _binary
 from ._run import PathLike, Run, RunSet
@@ -44,7 +44,7 @@ class Interval(NamedTuple):
         half = quantile(n - 1) * sd / math.sqrt(n)
         return cls(n, mean, sd, mean - half, mean + half)
 
-    def needed(self, half_width: Union[float, str]) -> int:
+    def needed(self, half_width: float | str) -> int:
         """The number of values, at least 2, for an interval of mean ± `half_width`.
 
         `half_width` is a number in the unit of the values, or a share of the mean such as `1 %`.
@@ -78,7 +78,7 @@ def quantile(freedom: int) -> float:
     return z + g1 / v + g2 / v**2 + g3 / v**3 + g4 / v**4
 
 
-Runs = Union[RunSet, Table]
+Runs = RunSet | Table
 """Replicated runs: a set, or the table of a sweep."""
 
 
@@ -86,7 +86,7 @@ def runs_of(runs: Runs) -> Table:
     return runs.table if isinstance(runs, RunSet) else runs
 
 
-def summary(runs: Runs, *metrics: str, precision: Union[float, str, None] = None) -> Table:
+def summary(runs: Runs, *metrics: str, precision: float | str | None = None) -> Table:
     """Mean, standard deviation and 95 % interval over the seeds of each combination of values.
 
     Arguments:
@@ -111,10 +111,10 @@ def summary(runs: Runs, *metrics: str, precision: Union[float, str, None] = None
     columns += [Column("n", "", int)]
     columns += [Column(name, "", float) for name in Interval._fields[1:]]
     columns += [] if precision is None else [Column("needed", "runs", int)]
-    groups: Dict[Tuple[Any, ...], List[Row]] = {}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in table:
         groups.setdefault(tuple(row[field] for field in fields), []).append(row)
-    rows: List[Tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for values, members in groups.items():
         for name, unit, _ in chosen:
             measured = [row[name] for row in members if row[name] is not None]
@@ -122,7 +122,7 @@ def summary(runs: Runs, *metrics: str, precision: Union[float, str, None] = None
                 continue
             of = Interval.of(measured)
             is_share_of_zero = isinstance(precision, str) and of.mean == 0
-            more: List[Optional[int]] = []
+            more: list[int | None] = []
             if precision is not None:
                 more = [None if of.n < 2 or is_share_of_zero else of.needed(precision)]
             rows.append((*values, name, unit, *of, *more))
@@ -143,8 +143,8 @@ def paired(first: Runs, second: Runs, metric: str) -> Interval:
     return Interval.of(differences)
 
 
-def values_by_seed(table: Table, metric: str) -> Dict[int, float]:
-    found: Dict[int, float] = {}
+def values_by_seed(table: Table, metric: str) -> dict[int, float]:
+    found: dict[int, float] = {}
     for row in table:
         if row.seed in found:
             raise ValueError(
@@ -156,8 +156,8 @@ def values_by_seed(table: Table, metric: str) -> Dict[int, float]:
 
 
 def diff(
-    before: Union[Run, RunSet, PathLike],
-    after: Union[Run, RunSet, PathLike],
+    before: Run | RunSet | PathLike,
+    after: Run | RunSet | PathLike,
     *,
     metrics: Iterable[str] = (),
     tolerances: Iterable[str] = (),
@@ -178,7 +178,7 @@ def diff(
     # Exit code 1: a metric changed beyond its tolerance.
     if result.exit_code not in (0, 1):
         _binary.fail(result)
-    columns: List[Column] = [Column("metric", "", str), Column("unit", "", str)]
+    columns: list[Column] = [Column("metric", "", str), Column("unit", "", str)]
     types = {"changed": bool}
     names = ("first", "second", "relative", "changed", "p", "low", "high")
     columns += [Column(name, "", types.get(name, float)) for name in names]

@@ -7,7 +7,7 @@ import hashlib
 import os
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from . import _binary
 from ._lab import Lab, overrides
@@ -15,7 +15,7 @@ from ._run import Metric, PathLike, Run, run_rows
 from ._table import Table, extra
 
 Executor = concurrent.futures.Executor
-Futures = List[concurrent.futures.Future["Point"]]
+Futures = list[concurrent.futures.Future["Point"]]
 Progress = Callable[..., Iterable[Any]]
 """Called as `progress(iterable, total=number)`, like `tqdm.tqdm`; it passes the items on."""
 
@@ -24,10 +24,10 @@ class Task(NamedTuple):
     """One run: a lab with swept values and a seed, and the folder of its results."""
 
     lab: Lab
-    values: Dict[str, str]
-    settings: Dict[str, str]
+    values: dict[str, str]
+    settings: dict[str, str]
     seed: int
-    duration: Optional[str]
+    duration: str | None
     folder: Path
 
 
@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
     folder: str
     outcome: str
-    metrics: Dict[str, Metric]
+    metrics: dict[str, Metric]
 
 
 class RayExecutor(Executor):
@@ -56,7 +56,7 @@ class RayExecutor(Executor):
         return future
 
 
-def finished(folder: Path) -> Optional[Run]:
+def finished(folder: Path) -> Run | None:
     """The finished run in the folder of a task, if there is one."""
     runs = [Run(path) for path in sorted(folder.glob("*/run.json"))]
     return next((run for run in runs if run.record["status"] == "finished"), None)
@@ -66,7 +66,7 @@ def perform(task: Task) -> Point:
     """Runs a task unless its folder has the result."""
     run = finished(task.folder)
     if run is None:
-        keys: Dict[str, Any] = {"duration": task.duration, "seed": task.seed, "set": task.settings}
+        keys: dict[str, Any] = {"duration": task.duration, "seed": task.seed, "set": task.settings}
         found = task.lab._start("sim", [], runs=task.folder, report=False, **keys)
         assert isinstance(found, Run)
         run = found
@@ -78,10 +78,10 @@ def sweep(
     values: Mapping[str, Sequence[Any]],
     *,
     seeds: Iterable[int] = (),
-    duration: Optional[str] = None,
-    executor: Optional[Executor] = None,
-    progress: Optional[Progress] = None,
-    out: Optional[PathLike] = None,
+    duration: str | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    out: PathLike | None = None,
 ) -> Table:
     """Runs a lab on the virtual clock for all combinations of values, and each seed.
 
@@ -117,7 +117,7 @@ def sweep(
     swept = {field: {"sweep": list(choices)} for field, choices in values.items()}
     words = overrides(duration, set=swept)
     version = _binary.output("--version")
-    tasks: List[Task] = []
+    tasks: list[Task] = []
     chosen = list(seeds)
     with lab._file() as (path, text):
         (found,) = _binary.call("check", *words, path, text=text)
@@ -136,7 +136,7 @@ def sweep(
     return table(tasks, points(tasks, executor, progress or (lambda done, total: done)))
 
 
-def points(tasks: List[Task], executor: Optional[Executor], progress: Progress) -> List[Point]:
+def points(tasks: list[Task], executor: Executor | None, progress: Progress) -> list[Point]:
     """Performs the tasks; the results are in their order."""
     if executor is not None:
         return results([executor.submit(perform, task) for task in tasks], progress)
@@ -162,7 +162,7 @@ def points(tasks: List[Task], executor: Optional[Executor], progress: Progress) 
             raise
 
 
-def results(futures: Futures, progress: Progress) -> List[Point]:
+def results(futures: Futures, progress: Progress) -> list[Point]:
     """The results; after an error or an interrupt, tasks that have not begun are cancelled."""
     try:
         for future in progress(concurrent.futures.as_completed(futures), total=len(futures)):
@@ -175,7 +175,7 @@ def results(futures: Futures, progress: Progress) -> List[Point]:
             future.cancel()
 
 
-def table(tasks: List[Task], found: List[Point]) -> Table:
+def table(tasks: list[Task], found: list[Point]) -> Table:
     """A row for each task."""
     fields = list(dict.fromkeys(field for task in tasks for field in task.values))
     rows = [

@@ -8,21 +8,7 @@ import importlib
 import io
 import shutil
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-    overload,
-)
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, overload
 
 WIDTH = 80
 CELL_WIDTH = 40
@@ -30,7 +16,7 @@ MAX_BLOCKS = 3
 SHOWN_ROWS = 10
 UNIT_NAMES = {"B": "bytes", "bit/s": "bps"}
 
-Values = Tuple[Any, ...]
+Values = tuple[Any, ...]
 
 
 class Column(NamedTuple):
@@ -49,7 +35,7 @@ class Row(Mapping[str, Any]):
 
     __slots__ = ("_places", "_values")
 
-    def __init__(self, places: Dict[str, int], values: Values) -> None:
+    def __init__(self, places: dict[str, int], values: Values) -> None:
         self._places, self._values = places, values
 
     def __getitem__(self, name: str) -> Any:
@@ -80,21 +66,21 @@ class Table(Sequence[Row]):
         self,
         name: str,
         columns: Iterable[Column],
-        load: Callable[[], List[Values]],
-        parquet: Optional[Path] = None,
+        load: Callable[[], list[Values]],
+        parquet: Path | None = None,
     ) -> None:
         self.name, self.columns = name, tuple(columns)
         self._places = {column.name: place for place, column in enumerate(self.columns)}
         self._load, self._parquet = load, parquet
-        self._loaded: Optional[List[Values]] = None
+        self._loaded: list[Values] | None = None
 
     @classmethod
-    def of(cls, name: str, columns: Iterable[Column], rows: List[Values]) -> Table:
+    def of(cls, name: str, columns: Iterable[Column], rows: list[Values]) -> Table:
         """A table of these rows."""
         return cls(name, columns, lambda: rows)
 
     @property
-    def _rows(self) -> List[Values]:
+    def _rows(self) -> list[Values]:
         if self._loaded is None:
             self._loaded = self._load()
         return self._loaded
@@ -106,12 +92,12 @@ class Table(Sequence[Row]):
     def __getitem__(self, index: int) -> Row: ...
     @overload
     def __getitem__(self, index: slice) -> Table: ...
-    def __getitem__(self, index: Union[int, slice]) -> Union[Row, Table]:
+    def __getitem__(self, index: int | slice) -> Row | Table:
         if isinstance(index, slice):
             return Table.of(self.name, self.columns, self._rows[index])
         return Row(self._places, self._rows[index])
 
-    def column(self, name: str) -> List[Any]:
+    def column(self, name: str) -> list[Any]:
         """The values of a column. Raises KeyError if there is none."""
         place = self._places[name]
         return [values[place] for values in self._rows]
@@ -146,7 +132,7 @@ class Table(Sequence[Row]):
             return pandas.read_parquet(self._parquet)
         return pandas.DataFrame(self._rows, columns=list(self._places))
 
-    def _cells(self) -> Tuple[List[str], List[List[str]], str]:
+    def _cells(self) -> tuple[list[str], list[list[str]], str]:
         """Heads, the first rows as texts, and a note on the other rows."""
         heads = [head(column) for column in self.columns]
         rows = [[shown(value) for value in values] for values in self._rows[:SHOWN_ROWS]]
@@ -194,7 +180,7 @@ def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     numbers = ["", *map(str, range(len(rows)))]
     blocks = [fitting(columns, full)]
     rest = [] if len(blocks[0]) == len(columns) else columns
-    wrapped: List[List[List[str]]] = []
+    wrapped: list[list[list[str]]] = []
     while rest and len(wrapped) < MAX_BLOCKS:
         wrapped.append(fitting([numbers, *rest], full))
         rest = rest[len(wrapped[-1]) - 1 :]
@@ -207,7 +193,7 @@ def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def fitting(columns: Sequence[Sequence[str]], full: int) -> List[List[str]]:
+def fitting(columns: Sequence[Sequence[str]], full: int) -> list[list[str]]:
     """The first columns, as many as fit into the width beside the sign for the others."""
     found, used = [], 0
     for place, column in enumerate(columns):
@@ -230,11 +216,11 @@ def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead>{line('th', heads)}</thead><tbody>{body}</tbody></table>"
 
 
-TYPES: Dict[str, type] = {"int64": int, "float64": float, "text": str}
+TYPES: dict[str, type] = {"int64": int, "float64": float, "text": str}
 """The types that `netarium export` names."""
 
 
-def parse_csv(text: str, columns: Sequence[Column]) -> List[Values]:
+def parse_csv(text: str, columns: Sequence[Column]) -> list[Values]:
     """The rows of a CSV text whose first line has the names; an empty number is None."""
     lines = csv.reader(io.StringIO(text, newline=""))
     by_name = {column.name: column.type for column in columns}

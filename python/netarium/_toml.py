@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from typing import Any, Callable, Dict, Iterator, Mapping
+from typing import Any, Callable, Iterator, Mapping
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -59,11 +59,11 @@ def write(data: Mapping[str, Any]) -> str:
     return "\n".join(lines(data))
 
 
-def reader() -> Callable[[str], Dict[str, Any]]:
+def reader() -> Callable[[str], dict[str, Any]]:
     """The function `loads` of the first reader that this Python has."""
     for name in ("tomllib", "tomli", "pip._vendor.tomli"):
         try:
-            loads: Callable[[str], Dict[str, Any]] = importlib.import_module(name).loads
+            loads: Callable[[str], dict[str, Any]] = importlib.import_module(name).loads
         except ImportError:
             continue
         return loads

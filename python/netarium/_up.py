@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import IO, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import IO, Any, Mapping, NamedTuple, Sequence
 
 from . import _binary, _toml
 from ._errors import LabError, ProgramError
@@ -19,7 +19,7 @@ from ._run import Run
 from ._schema import LinkChanges
 from ._section import given_keys, seconds
 
-Command = Union[str, Sequence[str]]
+Command = str | Sequence[str]
 """A text is a line for `/bin/sh`; a list is a program and its arguments."""
 
 POLL_SECONDS = 0.05
@@ -46,7 +46,7 @@ def file(path: str) -> str:
     return f"file {_toml.value(path)}"
 
 
-def probe(ready: str) -> Tuple[str, str]:
+def probe(ready: str) -> tuple[str, str]:
     """The kind of a ready condition, and a line for /bin/sh that tests it (or its text)."""
     found = re.fullmatch(r"(udp )?port (\d+)", ready)
     if found:
@@ -68,13 +68,13 @@ def probe(ready: str) -> Tuple[str, str]:
 class Completed(NamedTuple):
     """A command that has ended: its exit status and its output."""
 
-    command: List[str]
+    command: list[str]
     exit_code: int
     stdout: str
     stderr: str
 
 
-def words_of(command: Command) -> List[str]:
+def words_of(command: Command) -> list[str]:
     return ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
 
 
@@ -84,17 +84,17 @@ class Process:
     def __init__(
         self,
         host: Host,
-        command: List[str],
+        command: list[str],
         child: subprocess.Popen[bytes],
         out: IO[bytes],
         err: IO[bytes],
     ) -> None:
         self.host, self.command, self._child = host, command, child
         self._files = {"stdout": out, "stderr": err}
-        self._texts: Dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     @property
-    def exit_code(self) -> Optional[int]:
+    def exit_code(self) -> int | None:
         """Its exit status; None while it runs; negative if a signal ended it."""
         return self._child.poll()
 
@@ -122,7 +122,7 @@ class Process:
         for file in self._files.values():
             file.close()
 
-    def wait(self, timeout: Optional[str] = None) -> int:
+    def wait(self, timeout: str | None = None) -> int:
         """Waits for its end and returns its exit status. Raises TimeoutError."""
         limit = None if timeout is None else seconds("timeout", timeout)
         try:
@@ -143,12 +143,12 @@ class Process:
 class Host:
     """A host of a running lab."""
 
-    def __init__(self, lab: RunningLab, name: str, addresses: List[str]) -> None:
+    def __init__(self, lab: RunningLab, name: str, addresses: list[str]) -> None:
         self._lab, self.name = lab, name
         self.addresses = addresses
         """Its addresses with prefix lengths."""
 
-    def _words(self, command: List[str], user: Optional[str]) -> List[str]:
+    def _words(self, command: list[str], user: str | None) -> list[str]:
         as_user = [] if user is None else ["--user", user]
         return [_binary.binary(), "exec", *as_user, self._lab.id, self.name, "--", *command]
 
@@ -157,9 +157,9 @@ class Host:
         command: Command,
         *,
         check: bool = False,
-        timeout: Optional[str] = None,
-        input: Optional[str] = None,
-        user: Optional[str] = None,
+        timeout: str | None = None,
+        input: str | None = None,
+        user: str | None = None,
     ) -> Completed:
         """Runs a command and waits for its end.
 
@@ -199,9 +199,9 @@ class Host:
         self,
         command: Command,
         *,
-        ready: Optional[str] = None,
+        ready: str | None = None,
         ready_timeout: str = "30 s",
-        user: Optional[str] = None,
+        user: str | None = None,
     ) -> Process:
         """Starts a command, and returns when it is ready.
 
@@ -254,7 +254,7 @@ class Host:
 class Change:
     """A change of a link; at the end of `with`, the properties have their earlier values."""
 
-    def __init__(self, link: RunningLink, earlier: Dict[str, Any]) -> None:
+    def __init__(self, link: RunningLink, earlier: dict[str, Any]) -> None:
         self._link, self._earlier = link, earlier
 
     def __enter__(self) -> RunningLink:
@@ -275,7 +275,7 @@ class RunningLink(LinkChanges):
         self._lab, self.name = lab, name
 
     def _set(self, arguments: Mapping[str, Any], quantities: Mapping[str, str]) -> Change:
-        fields: Dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for key, value in given_keys(arguments, quantities).items():
             if key == "state":
                 fields["state"] = value
@@ -284,7 +284,7 @@ class RunningLink(LinkChanges):
             else:
                 fields.update({f"up.{key}": value, f"down.{key}": value})
         prefix = f"link.{self.name}."
-        earlier: Dict[str, Any] = {}
+        earlier: dict[str, Any] = {}
         for field in fields:
             earlier.update(self._lab._earlier(self.name, field))
         self._lab.set({prefix + field: value for field, value in fields.items()})
@@ -303,12 +303,12 @@ class RunningLab:
         """The run folder."""
         self.hosts = {h["name"]: Host(self, h["name"], h["addresses"]) for h in started["hosts"]}
         """The hosts by name."""
-        self.processes: List[Process] = []
+        self.processes: list[Process] = []
         """The commands that `Host.start` started, also those that have ended."""
         end = 'exec "$0" down --quiet "$1"'
         self._guard = None if keep else _binary.guard(end, _binary.binary(), self.id)
-        self._changed: Dict[str, Any] = {}
-        self._result: Optional[Run] = None
+        self._changed: dict[str, Any] = {}
+        self._result: Run | None = None
 
     def __enter__(self) -> RunningLab:
         return self
@@ -322,12 +322,12 @@ class RunningLab:
         return self.hosts[host]
 
     @functools.cached_property
-    def _resolved(self) -> Dict[str, Dict[str, Any]]:
+    def _resolved(self) -> dict[str, dict[str, Any]]:
         """The links by name, with all values at the start of the lab."""
         lab = _toml.reader()((self.folder / "lab.toml").read_text("utf-8"))
         return {link["name"]: link for link in lab.get("link", [])}
 
-    def _earlier(self, link: str, field: str) -> Dict[str, Any]:
+    def _earlier(self, link: str, field: str) -> dict[str, Any]:
         """The value of a field of a link, as fields for `set`."""
         direction, _, key = field.rpartition(".")
         head = f"link.{link}.{direction}." if direction else f"link.{link}."
@@ -340,7 +340,7 @@ class RunningLab:
         values = start[direction] if direction else start
         return {head + k: values[k] for k in keys if k in values} or {head + key: "unlimited"}
 
-    def link(self, a: str, b: Optional[str] = None) -> RunningLink:
+    def link(self, a: str, b: str | None = None) -> RunningLink:
         """A link by its name, or by its two ends. Raises LookupError unless exactly one matches."""
         links = Run(self.folder).record["topology"]["links"]
         if b is None:

@@ -13,16 +13,16 @@ from __future__ import annotations
 import datetime
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Iterator, Mapping, Sequence
 
 from . import _binary
 from ._run import UNTRUSTED, PathLike
 from ._table import Column, Table, extra
 
-Time = Union[str, float, datetime.datetime]
+Time = str | float | datetime.datetime
 BATCH_BYTES = 8 << 20
 
-Columns = Mapping[str, Tuple[str, type]]
+Columns = Mapping[str, tuple[str, type]]
 SESSION: Columns = {"peer": ("", str), "peer_as": ("", int), "router": ("", str)}
 ROUTE: Columns = {
     "prefix": ("", str),
@@ -92,16 +92,16 @@ def moment(time: Time) -> str:
     return time if isinstance(time, str) else f"{time:.6f}"
 
 
-def options(**values: Any) -> List[str]:
+def options(**values: Any) -> list[str]:
     """Options of a subcommand: `at=…` is `--at …`, and `True` an option without value."""
-    words: List[str] = []
+    words: list[str] = []
     for name, value in values.items():
         if value is not None and value is not False:
             words += [f"--{name.rstrip('_')}", *([] if value is True else [str(value)])]
     return words
 
 
-def listed(name: str, columns: Columns, objects: List[Dict[str, Any]]) -> Table:
+def listed(name: str, columns: Columns, objects: list[dict[str, Any]]) -> Table:
     rows = [tuple(map(found.get, columns)) for found in objects]
     return Table.of(name, [Column(key, *rest) for key, rest in columns.items()], rows)
 
@@ -116,13 +116,13 @@ class Archive:
         self,
         prefix: str = "all",
         *,
-        at: Optional[Time] = None,
-        until: Optional[Time] = None,
-        peer: Optional[str] = None,
+        at: Time | None = None,
+        until: Time | None = None,
+        peer: str | None = None,
         more: bool = False,
         less: bool = False,
-        path: Optional[str] = None,
-        community: Optional[str] = None,
+        path: str | None = None,
+        community: str | None = None,
     ) -> Table:
         """The routes at a time, a row for each; with `until`, the changes from `at` until then.
 
@@ -154,11 +154,11 @@ class Archive:
     def updates(
         self,
         *,
-        prefix: Optional[str] = None,
-        peer: Optional[str] = None,
-        asn: Optional[int] = None,
-        since: Optional[Time] = None,
-        until: Optional[Time] = None,
+        prefix: str | None = None,
+        peer: str | None = None,
+        asn: int | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         types: Sequence[str] = (),
     ) -> Table:
         """Announcements, withdrawals and changes of sessions, a row for each, in their order.
@@ -188,28 +188,28 @@ class Archive:
         for file in files:
             yield from batches_of(file)
 
-    def peers(self) -> List[Dict[str, Any]]:
+    def peers(self) -> list[dict[str, Any]]:
         """The peers, an object for each: AS, state, numbers of messages and routes."""
         (found,) = self._show("peers", "--")
         return [peer for collector in found["collectors"] for peer in collector["peers"]]
 
-    def gaps(self) -> List[Dict[str, Any]]:
+    def gaps(self) -> list[dict[str, Any]]:
         """Missing data, an object for each collector, with its peers and hours."""
         (found,) = self._show("gaps", "--")
         return list(found["collectors"])
 
-    def _show(self, *words: str) -> List[Dict[str, Any]]:
+    def _show(self, *words: str) -> list[dict[str, Any]]:
         return _binary.call("collect", "show", *words, *self.paths)
 
     def __repr__(self) -> str:
         return f"Archive({', '.join(self.paths)})"
 
 
-def flat(route: Dict[str, Any]) -> Dict[str, Any]:
+def flat(route: dict[str, Any]) -> dict[str, Any]:
     return {**route.pop("peering"), **route}
 
 
-def files_of(path: Path) -> List[Path]:
+def files_of(path: Path) -> list[Path]:
     """The files with updates of an archive, in the order of their times."""
     if not path.is_dir():
         return [path]

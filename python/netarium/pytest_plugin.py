@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Iterator, Mapping
 
 import pytest
 from _pytest._code.code import ExceptionRepr
@@ -48,13 +48,13 @@ class Options:
         set, seed, duration, name: Those of `Lab.up` and `Lab.sim`.
     """
 
-    lab: Union[Lab, Callable[[], Lab]]
+    lab: Lab | Callable[[], Lab]
     trust: str
     check: bool = True
-    set: Optional[Mapping[str, Any]] = None
-    seed: Optional[int] = None
-    duration: Optional[str] = None
-    name: Optional[str] = None
+    set: Mapping[str, Any] | None = None
+    seed: int | None = None
+    duration: str | None = None
+    name: str | None = None
 
     @classmethod
     def of(cls, item: pytest.Item) -> Options:
@@ -85,8 +85,8 @@ class Attempt:
     def __init__(self, item: pytest.Item, folder: Path) -> None:
         self.item, self.folder = item, folder
         self.options = Options.of(item)
-        self.runs: List[Run] = []
-        self.failed_processes: List[Process] = []
+        self.runs: list[Run] = []
+        self.failed_processes: list[Process] = []
 
     def start(self, method: Callable[..., Any]) -> Any:
         """Calls `Lab.up` or `Lab.sim`. A machine that cannot run the lab skips the test."""
@@ -130,7 +130,7 @@ class Attempt:
         return "; ".join(reason for run in self.runs for reason in run.reasons)
 
     @property
-    def reports(self) -> List[str]:
+    def reports(self) -> list[str]:
         """The paths of the reports, or of run folders without one."""
         return [str(run.report if run.report.exists() else run.folder) for run in self.runs]
 
@@ -173,7 +173,7 @@ def ended(program: ProgramResult) -> str:
     return str(program.end)
 
 
-def last_lines(stderr: str) -> List[str]:
+def last_lines(stderr: str) -> list[str]:
     lines = stderr.splitlines()
     left_out = len(lines) - LINES_OF_STDERR
     head = [f"  stderr, without its first {left_out} lines:"] if left_out > 0 else ["  stderr:"]
@@ -250,7 +250,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: Optional[pytest.Item]) -> Optional[bool]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Executes a test with a lab, again while its run is untrusted, and reports it once."""
     if item.get_closest_marker("netarium") is None:
         return None
@@ -261,7 +261,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: Optional[pytest.Item]) 
     return True
 
 
-def reports_of(item: pytest.Item, nextitem: Optional[pytest.Item]) -> List[pytest.TestReport]:
+def reports_of(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
     properties, sections = list(item.user_properties), list(item._report_sections)
     number = 0
     while True:
@@ -305,7 +305,7 @@ def judged(attempt: Attempt, call: pytest.TestReport, number: int) -> pytest.Tes
     return pytest.TestReport.from_item_and_call(attempt.item, info)
 
 
-def finish(attempt: Attempt, reports: List[pytest.TestReport], number: int) -> None:
+def finish(attempt: Attempt, reports: list[pytest.TestReport], number: int) -> None:
     """Adds what is known of the runs to the reports, and removes run folders of no use."""
     failed = [report for report in reports if report.failed]
     for report in failed[:1] if attempt.runs else []:
@@ -316,7 +316,7 @@ def finish(attempt: Attempt, reports: List[pytest.TestReport], number: int) -> N
             report.sections.append(("netarium", attempt.text()))
     if not failed and attempt.outcome != "untrusted":
         attempt.remove()
-    found: List[Tuple[str, object]] = [("netarium_attempts", number)]
+    found: list[tuple[str, object]] = [("netarium_attempts", number)]
     for run in attempt.runs:
         found += [("netarium_outcome", run.outcome), ("netarium_seed", run.seed)]
         found += [("netarium_folder", str(run.folder))] if run.folder.exists() else []

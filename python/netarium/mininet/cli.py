@@ -5,7 +5,7 @@ from __future__ import annotations
 import cmd
 import subprocess
 import sys
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable
 
 from .log import error, output
 from .net import Mininet
@@ -37,10 +37,10 @@ class CLI(cmd.Cmd):
     prompt = "mininet> "
 
     def __init__(
-        self, mininet: Mininet, stdin: Any = None, script: Optional[str] = None, **kwargs: Any
+        self, mininet: Mininet, stdin: Any = None, script: str | None = None, **kwargs: Any
     ) -> None:
         self.mn = mininet
-        self.locals: Dict[str, Any] = {"net": mininet}
+        self.locals: dict[str, Any] = {"net": mininet}
         given = stdin or sys.stdin
         super().__init__(stdin=given, **kwargs)
         if script is not None:
@@ -62,7 +62,7 @@ class CLI(cmd.Cmd):
     def emptyline(self) -> bool:
         return False
 
-    def _locals(self) -> Dict[str, Any]:
+    def _locals(self) -> dict[str, Any]:
         return {**self.mn.nameToNode, **self.locals}
 
     do_nodes = command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 from .util import Unsupported
 
@@ -26,17 +26,17 @@ def time_text(name: str, value: Any) -> str:
 
 
 def shape(
-    bw: Optional[float] = None,
-    delay: Optional[str] = None,
-    jitter: Optional[str] = None,
-    loss: Optional[float] = None,
-    max_queue_size: Optional[int] = None,
+    bw: float | None = None,
+    delay: str | None = None,
+    jitter: str | None = None,
+    loss: float | None = None,
+    max_queue_size: int | None = None,
     use_tbf: bool = False,
-    latency_ms: Optional[float] = None,
+    latency_ms: float | None = None,
     enable_ecn: bool = False,
     enable_red: bool = False,
     **_others: Any,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """The lab's keys for parameters of a link.
 
     Arguments:
@@ -47,7 +47,7 @@ def shape(
         use_tbf, latency_ms: Limit of the queue as a time at rate `bw`.
         enable_ecn, enable_red: RED, with Mininet's thresholds.
     """
-    keys: Dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     if bw is not None:
         keys.update(rate=f"{bw} Mbit/s", queue=QUEUE)
         if use_tbf:
@@ -76,29 +76,29 @@ class Intf:
         self,
         name: str,
         node: Node,
-        port: Optional[int] = None,
-        link: Optional[Link] = None,
-        mac: Optional[str] = None,
+        port: int | None = None,
+        link: Link | None = None,
+        mac: str | None = None,
         **params: Any,
     ) -> None:
         if mac is not None:
             raise Unsupported(f"mac={mac!r} of {name}: interfaces of labs have no MAC address")
         self.name, self.node, self.link = name, node, link
         self.params = params
-        self.ip: Optional[str] = None
-        self.prefixLen: Optional[int] = None
+        self.ip: str | None = None
+        self.prefixLen: int | None = None
         self.shaped = shape(**params)
         if params.get("ip"):
             self.setIP(params["ip"])
         node.addIntf(self, port=port)
 
-    def peer(self) -> Optional[Intf]:
+    def peer(self) -> Intf | None:
         """The other end of the link."""
         if self.link is None:
             return None
         return self.link.intf2 if self.link.intf1 is self else self.link.intf1
 
-    def setIP(self, ipstr: str, prefixLen: Optional[int] = None) -> None:
+    def setIP(self, ipstr: str, prefixLen: int | None = None) -> None:
         """Sets the address, with a prefix length of 8 by default. Not after the start."""
         ip, _, prefix = ipstr.partition("/")
         length = int(prefix or prefixLen or 8)
@@ -106,7 +106,7 @@ class Intf:
             raise Unsupported(f"setIP({ipstr!r}) of {self}: addresses are fixed after net.start()")
         self.ip, self.prefixLen = ip, length
 
-    def IP(self) -> Optional[str]:
+    def IP(self) -> str | None:
         return self.ip
 
     updateIP = IP
@@ -132,7 +132,7 @@ class Intf:
     def cmd(self, *args: Any, **kwargs: Any) -> str:
         return self.node.cmd(*args, **kwargs)
 
-    def config(self, ip: Optional[str] = None, **params: Any) -> Dict[str, Any]:
+    def config(self, ip: str | None = None, **params: Any) -> dict[str, Any]:
         """Replaces all properties of what this end sends; see `shape`. Returns the lab's keys."""
         if ip is not None:
             self.setIP(ip)
@@ -158,15 +158,15 @@ class Link:
         self,
         node1: Node,
         node2: Node,
-        port1: Optional[int] = None,
-        port2: Optional[int] = None,
-        intfName1: Optional[str] = None,
-        intfName2: Optional[str] = None,
+        port1: int | None = None,
+        port2: int | None = None,
+        intfName1: str | None = None,
+        intfName2: str | None = None,
         intf: Callable[..., Intf] = Intf,
-        cls1: Optional[Callable[..., Intf]] = None,
-        cls2: Optional[Callable[..., Intf]] = None,
-        params1: Optional[Dict[str, Any]] = None,
-        params2: Optional[Dict[str, Any]] = None,
+        cls1: Callable[..., Intf] | None = None,
+        cls2: Callable[..., Intf] | None = None,
+        params1: dict[str, Any] | None = None,
+        params2: dict[str, Any] | None = None,
         **params: Any,
     ) -> None:
         for given in ("addr1", "addr2"):
@@ -174,7 +174,7 @@ class Link:
                 raise Unsupported(f"{given} of a link: interfaces of labs have no MAC address")
         self.name = f"{node1}-{node2}"
         self.up = True
-        ends: List[Intf] = []
+        ends: list[Intf] = []
         for node, port, name, cls, own in (
             (node1, port1, intfName1, cls1, params1),
             (node2, port2, intfName2, cls2, params2),

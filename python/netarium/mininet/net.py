@@ -13,7 +13,7 @@ import select
 import shutil
 import subprocess
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 from .. import _up
 from .._lab import Lab
@@ -28,7 +28,7 @@ from .util import Unsupported, fmtBps, nothing, numCores
 VERSION = "2.3.0"
 PING = re.compile(r"(\d+) packets transmitted, (\d+)(?: packets)? received")
 RTT = re.compile(r"rtt min/avg/max/mdev = ([\d.]+)/([\d.]+)/([\d.]+)/([\d.]+) ms")
-Pair = Tuple[Node, Node]
+Pair = tuple[Node, Node]
 numbers = itertools.count(1)
 
 
@@ -37,7 +37,7 @@ class Mininet:
 
     def __init__(
         self,
-        topo: Optional[Topo] = None,
+        topo: Topo | None = None,
         switch: Callable[..., Switch] = OVSKernelSwitch,
         host: Callable[..., Node] = Host,
         controller: Any = DefaultController,
@@ -51,9 +51,9 @@ class Mininet:
         autoSetMacs: bool = False,
         autoStaticArp: bool = False,
         autoPinCpus: bool = False,
-        listenPort: Optional[int] = None,
+        listenPort: int | None = None,
         waitConnected: Any = False,
-        lab: Optional[Mapping[str, Any]] = None,
+        lab: Mapping[str, Any] | None = None,
     ) -> None:
         """Arguments are Mininet's, and `lab`: arguments of `netarium.Lab`, such as `{"seed": 2}`.
 
@@ -71,25 +71,25 @@ class Mininet:
         self.prefixLen = base.network.prefixlen
         self.nextIP = base.ip + (base.ip == base.network.network_address)
         self.nextCore = 0
-        self.hosts: List[Node] = []
-        self.switches: List[Switch] = []
-        self.controllers: List[Controller] = []
-        self.links: List[Link] = []
-        self.nameToNode: Dict[str, Node] = {}
+        self.hosts: list[Node] = []
+        self.switches: list[Switch] = []
+        self.controllers: list[Controller] = []
+        self.links: list[Link] = []
+        self.nameToNode: dict[str, Node] = {}
         self.built = False
         # Names of running labs are unique on a machine.
         name = f"mininet-{os.getpid()}-{next(numbers)}"
         self.settings = {"name": name, "overhead": "14 B", **(lab or {})}
-        self.lab: Optional[_up.RunningLab] = None
+        self.lab: _up.RunningLab | None = None
         """The lab while it is up."""
-        self.result: Optional[Run] = None
+        self.result: Run | None = None
         """The finished run, with report and verdict, after `stop`."""
         if topo is not None and build:
             self.build()
 
     # Nodes and links
 
-    def _add(self, node: Any, nodes: List[Any]) -> Any:
+    def _add(self, node: Any, nodes: list[Any]) -> Any:
         if self.lab is not None:
             raise Unsupported(f"addition of {node} after net.start(): the lab is up")
         if node.name in self.nameToNode:
@@ -99,21 +99,19 @@ class Mininet:
         node.net = self
         return node
 
-    def addHost(self, name: str, cls: Optional[Callable[..., Node]] = None, **params: Any) -> Any:
+    def addHost(self, name: str, cls: Callable[..., Node] | None = None, **params: Any) -> Any:
         """Adds a host. Parameters: `ip`, `defaultRoute`, `privateDirs`, `cpu`, `cores`, `router`.
 
         A host with `router=True` forwards packets between its interfaces.
         """
-        defaults: Dict[str, Any] = {"ip": f"{self.nextIP}/{self.prefixLen}"}
+        defaults: dict[str, Any] = {"ip": f"{self.nextIP}/{self.prefixLen}"}
         self.nextIP += 1
         if self.autoPinCpus:
             defaults["cores"] = self.nextCore
             self.nextCore = (self.nextCore + 1) % numCores()
         return self._add((cls or self.host)(name, **{**defaults, **params}), self.hosts)
 
-    def addSwitch(
-        self, name: str, cls: Optional[Callable[..., Switch]] = None, **params: Any
-    ) -> Any:
+    def addSwitch(self, name: str, cls: Callable[..., Switch] | None = None, **params: Any) -> Any:
         return self._add((cls or self.switch)(name, **params), self.switches)
 
     def addController(self, name: Any = "c0", controller: Any = None, **params: Any) -> Any:
@@ -131,9 +129,9 @@ class Mininet:
         self,
         node1: Any,
         node2: Any,
-        port1: Optional[int] = None,
-        port2: Optional[int] = None,
-        cls: Optional[Callable[..., Link]] = None,
+        port1: int | None = None,
+        port2: int | None = None,
+        cls: Callable[..., Link] | None = None,
         **params: Any,
     ) -> Any:
         """Adds a link. Parameters: see `netarium.mininet.link.shape` and `Link`."""
@@ -150,7 +148,7 @@ class Mininet:
         self.links.append(link)
         return link
 
-    def linksBetween(self, node1: Node, node2: Node) -> List[Link]:
+    def linksBetween(self, node1: Node, node2: Node) -> list[Link]:
         pairs = [({link.intf1.node, link.intf2.node}, link) for link in self.links]
         return [link for pair, link in pairs if pair == {node1, node2}]
 
@@ -173,13 +171,13 @@ class Mininet:
     def __contains__(self, item: object) -> bool:
         return item in self.nameToNode
 
-    def keys(self) -> List[str]:
+    def keys(self) -> list[str]:
         return list(self)
 
-    def values(self) -> List[Any]:
+    def values(self) -> list[Any]:
         return [self[name] for name in self]
 
-    def items(self) -> Iterable[Tuple[str, Any]]:
+    def items(self) -> Iterable[tuple[str, Any]]:
         return zip(self.keys(), self.values())
 
     # From start to end
@@ -201,7 +199,7 @@ class Mininet:
                 self.addLink(**params)
         self.built = True
 
-    def labIntfs(self, node: Node) -> List[Intf]:
+    def labIntfs(self, node: Node) -> list[Intf]:
         """The interfaces of a node in the order of the lab: `eth0`, `eth1`, …"""
         ends = [intf for link in self.links for intf in (link.intf1, link.intf2)]
         return [intf for intf in ends if intf.node is node]
@@ -225,7 +223,7 @@ class Mininet:
         for link in self.links:
             a, b = link.intf1, link.intf2
             given = {i.node.name: f"{i.ip}/{i.prefixLen}" for i in (a, b) if i.ip is not None}
-            keys: Dict[str, Any] = {"up": a.shaped, "down": b.shaped, "addresses": given}
+            keys: dict[str, Any] = {"up": a.shaped, "down": b.shaped, "addresses": given}
             keys = {key: value for key, value in keys.items() if value}
             lab.link(a.node.name, b.node.name, name=link.name, **keys)
         return lab
@@ -294,7 +292,7 @@ class Mininet:
 
     # Tests
 
-    def monitor(self, hosts: Any = None, timeoutms: int = -1) -> Iterator[Tuple[Any, Any]]:
+    def monitor(self, hosts: Any = None, timeoutms: int = -1) -> Iterator[tuple[Any, Any]]:
         """Yields node and line while commands of hosts run; `None, None` after `timeoutms`."""
         hosts = self.hosts if hosts is None else hosts
         while any(host.waiting for host in hosts):
@@ -308,7 +306,7 @@ class Mininet:
                 for line in Node.outToNode[fd].monitor().splitlines(True):
                     yield Node.outToNode[fd], line
 
-    def _pings(self, hosts: Any, timeout: Any) -> Iterator[Tuple[Pair, List[Any]]]:
+    def _pings(self, hosts: Any, timeout: Any) -> Iterator[tuple[Pair, list[Any]]]:
         """Each pair of hosts, with sent, received and four round-trip times in ms."""
         hosts = self.hosts if not hosts else hosts
         output("*** Ping: testing ping reachability\n")
@@ -339,7 +337,7 @@ class Mininet:
         output(f"*** Results: {int(loss)}% dropped ({received}/{sent} received)\n")
         return loss
 
-    def pingFull(self, hosts: Any = None, timeout: Any = None) -> List[Tuple[Any, Any, Any]]:
+    def pingFull(self, hosts: Any = None, timeout: Any = None) -> list[tuple[Any, Any, Any]]:
         """Pings between all hosts; returns (from, to, (sent, received, min, avg, max, mdev))."""
         found = [(*pair, tuple(values)) for pair, values in self._pings(hosts, timeout)]
         output("*** Results:\n")
@@ -354,10 +352,10 @@ class Mininet:
     def pingPair(self) -> float:
         return self.ping(self.hosts[:2])
 
-    def pingAllFull(self) -> List[Tuple[Any, Any, Any]]:
+    def pingAllFull(self) -> list[tuple[Any, Any, Any]]:
         return self.pingFull()
 
-    def pingPairFull(self) -> List[Tuple[Any, Any, Any]]:
+    def pingPairFull(self) -> list[tuple[Any, Any, Any]]:
         return self.pingFull(self.hosts[:2])
 
     def iperf(
@@ -365,10 +363,10 @@ class Mininet:
         hosts: Any = None,
         l4Type: str = "TCP",
         udpBw: str = "10M",
-        fmt: Optional[str] = None,
+        fmt: str | None = None,
         seconds: float = 5,
         port: int = 5001,
-    ) -> List[str]:
+    ) -> list[str]:
         """Measures throughput from the first to the second host with iperf3, else iperf.
 
         Returns the rates of server and client as texts; with UDP first `udpBw`.
@@ -383,7 +381,7 @@ class Mininet:
         output(f"*** Results: {result}\n")
         return result
 
-    def runCpuLimitTest(self, cpu: float, duration: int = 5) -> List[float]:
+    def runCpuLimitTest(self, cpu: float, duration: int = 5) -> list[float]:
         """Measures the shares of all CPUs that busy hosts get; for `CPULimitedHost`."""
         line = (
             f"import time; end = time.time() + {duration}\n"
@@ -397,7 +395,7 @@ class Mininet:
 
 
 @contextlib.contextmanager
-def serving(server: Node, words: List[str], port: int, udp: bool = False) -> Iterator[HostPopen]:
+def serving(server: Node, words: list[str], port: int, udp: bool = False) -> Iterator[HostPopen]:
     """A server that listens at a port while the context lasts."""
     process = server.popen(words, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
@@ -413,7 +411,7 @@ def serving(server: Node, words: List[str], port: int, udp: bool = False) -> Ite
         process.stdout.close()
 
 
-def iperf3(client: Node, server: Node, port: int, words: List[str]) -> List[float]:
+def iperf3(client: Node, server: Node, port: int, words: list[str]) -> list[float]:
     """The rates of server and client in bit/s."""
     with serving(server, ["iperf3", "-s", "-1", "-p", str(port)], port):
         text, _, _ = client.pexec(["iperf3", "-J", "-c", str(server.IP()), *words])
@@ -428,7 +426,7 @@ def iperf3(client: Node, server: Node, port: int, words: List[str]) -> List[floa
     return [rate * (1 - lost / 100), rate]
 
 
-def iperf2(client: Node, server: Node, port: int, words: List[str]) -> List[float]:
+def iperf2(client: Node, server: Node, port: int, words: list[str]) -> list[float]:
     """The rates of server and client in bit/s."""
     udp = ["-u"] if "-u" in words else []
     with serving(server, ["iperf", "-s", "-y", "C", "-p", str(port), *udp], port, bool(udp)) as own:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tty
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Dict, List, Optional, Tuple
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from .. import _binary, _up
 from .log import debug, info, warn
@@ -39,7 +39,7 @@ RENAME = (
 )
 
 
-def line_of(args: Tuple[Any, ...]) -> str:
+def line_of(args: tuple[Any, ...]) -> str:
     words = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
     return " ".join(map(str, words))
 
@@ -57,7 +57,7 @@ class Node:
 
     hasShell: ClassVar[bool] = True
     portBase: ClassVar[int] = 0
-    outToNode: ClassVar[Dict[int, Node]] = {}
+    outToNode: ClassVar[dict[int, Node]] = {}
     """Nodes by the number of the file of their output, for `poll`."""
 
     def __init__(self, name: str, inNamespace: bool = True, **params: Any) -> None:
@@ -69,21 +69,21 @@ class Node:
         for folder in params.get("privateDirs") or []:
             if not isinstance(folder, str):
                 raise Unsupported(f"privateDirs of {name}: pairs of folders; only texts work")
-        self.net: Optional[Mininet] = None
-        self.intfs: Dict[int, Intf] = {}
-        self.ports: Dict[Intf, int] = {}
-        self.nameToIntf: Dict[str, Intf] = {}
+        self.net: Mininet | None = None
+        self.intfs: dict[int, Intf] = {}
+        self.ports: dict[Intf, int] = {}
+        self.nameToIntf: dict[str, Intf] = {}
         self.waiting = False
         self.lastCmd = ""
-        self.lastPid: Optional[int] = None
-        self._shell: Optional[subprocess.Popen[bytes]] = None
-        self._output: Optional[IO[bytes]] = None
+        self.lastPid: int | None = None
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     # Commands
 
     @property
-    def lab(self) -> Optional[_up.RunningLab]:
+    def lab(self) -> _up.RunningLab | None:
         """The lab while it is up."""
         return self.net.lab if self.net is not None else None
 
@@ -99,11 +99,11 @@ class Node:
         assert self.net.lab is not None
         return self.net.lab[self.name]
 
-    def wrap(self) -> List[str]:
+    def wrap(self) -> list[str]:
         """Words in front of commands."""
         return []
 
-    def _words(self, words: List[str]) -> List[str]:
+    def _words(self, words: list[str]) -> list[str]:
         return self.wrap() + self.host._words(words, None)
 
     @property
@@ -131,7 +131,7 @@ class Node:
         return self._output
 
     @property
-    def pid(self) -> Optional[int]:
+    def pid(self) -> int | None:
         """The process of the shell, by its number on the machine."""
         found = children(self.shell.pid)
         return found[0] if found else None
@@ -165,12 +165,12 @@ class Node:
             Node.terminate(self)
         return self._decoder.decode(data)
 
-    def waitReadable(self, timeoutms: Optional[int] = None) -> bool:
+    def waitReadable(self, timeoutms: int | None = None) -> bool:
         poller = select.poll()
         poller.register(self.stdout.fileno(), select.POLLIN)
         return bool(poller.poll(timeoutms))
 
-    def monitor(self, timeoutms: Optional[int] = None, findPid: bool = True) -> str:
+    def monitor(self, timeoutms: int | None = None, findPid: bool = True) -> str:
         """New output; `waiting` is false after the end of the command."""
         if not self.waitReadable(timeoutms):
             return ""
@@ -215,7 +215,7 @@ class Node:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
         return HostPopen(self._words(words), **{**pipes, **kwargs})
 
-    def pexec(self, *args: Any, **kwargs: Any) -> Tuple[str, str, int]:
+    def pexec(self, *args: Any, **kwargs: Any) -> tuple[str, str, int]:
         """Runs a command outside the shell. Returns output, error output, exit status."""
         child = self.popen(*args, stdin=subprocess.DEVNULL, text=True, errors="replace", **kwargs)
         out, err = child.communicate()
@@ -240,30 +240,30 @@ class Node:
     def newPort(self) -> int:
         return max(self.ports.values()) + 1 if self.ports else self.portBase
 
-    def addIntf(self, intf: Intf, port: Optional[int] = None, **_kwargs: Any) -> None:
+    def addIntf(self, intf: Intf, port: int | None = None, **_kwargs: Any) -> None:
         port = self.newPort() if port is None else port
         if port in self.intfs or intf.name in self.nameToIntf:
             raise ValueError(f"{self} has an interface {intf} or port {port} already")
         self.intfs[port], self.ports[intf], self.nameToIntf[intf.name] = intf, port, intf
 
-    def intfList(self) -> List[Intf]:
+    def intfList(self) -> list[Intf]:
         return [self.intfs[port] for port in sorted(self.intfs)]
 
-    def intfNames(self) -> List[str]:
+    def intfNames(self) -> list[str]:
         return [intf.name for intf in self.intfList()]
 
-    def defaultIntf(self) -> Optional[Intf]:
+    def defaultIntf(self) -> Intf | None:
         return self.intfs[min(self.intfs)] if self.intfs else None
 
     def intf(self, intf: Any = None) -> Any:
         """An interface by its name; the first by default."""
         return self.nameToIntf[intf] if isinstance(intf, str) else intf or self.defaultIntf()
 
-    def connectionsTo(self, node: Node) -> List[Tuple[Intf, Intf]]:
+    def connectionsTo(self, node: Node) -> list[tuple[Intf, Intf]]:
         pairs = [(intf, intf.peer()) for intf in self.intfList()]
         return [(mine, other) for mine, other in pairs if other is not None and other.node is node]
 
-    def IP(self, intf: Any = None) -> Optional[str]:
+    def IP(self, intf: Any = None) -> str | None:
         found = self.intf(intf)
         ip = self.params.get("ip") if intf is None else None
         return (found and found.IP()) or (ip.split("/")[0] if ip else None)
@@ -275,12 +275,13 @@ class Node:
         self.intf(intf).setIP(ip, prefixLen)
 
     setARP = staticmethod(nothing)
+
     def setDefaultRoute(self, intf: Any = None) -> str:
         """Sets the default route, to an interface or a text such as `via 10.0.0.1`."""
         route = intf if isinstance(intf, str) and " " in intf else f"dev {self.intf(intf)}"
         return self.cmd("ip route replace default", route)
 
-    def config(self, defaultRoute: Any = None, **_params: Any) -> Dict[str, Any]:
+    def config(self, defaultRoute: Any = None, **_params: Any) -> dict[str, Any]:
         """Called at the start with the node's parameters; subclasses extend it."""
         if defaultRoute is not None:
             message = self.setDefaultRoute(defaultRoute)
@@ -300,7 +301,7 @@ class Node:
         return f"<{type(self).__name__} {self.name}: {intfs}> "
 
 
-def children(pid: Optional[int]) -> List[int]:
+def children(pid: int | None) -> list[int]:
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:
@@ -321,13 +322,13 @@ class CPULimitedHost(Host):
     def __init__(self, name: str, sched: str = "cfs", **params: Any) -> None:
         super().__init__(name, **params)
         self.cores = ""
-        self.group: Optional[Path] = None
+        self.group: Path | None = None
         self.period_us = int(params.get("period_us", 100_000))
         self.cpu = float(params.get("cpu") or -1)
         if params.get("cores") is not None:
             self.setCPUs(params["cores"])
 
-    def setCPUFrac(self, f: float, sched: Optional[str] = None) -> None:
+    def setCPUFrac(self, f: float, sched: str | None = None) -> None:
         """Sets the share of all CPUs; no limit if it is not positive. Before the first command."""
         self.cpu = f
 
@@ -362,7 +363,7 @@ class CPULimitedHost(Host):
             self.group.rmdir()
         self.group = None
 
-    def wrap(self) -> List[str]:
+    def wrap(self) -> list[str]:
         assert self.host
         if self.cpu > 0 and self.group is None:
             self.limit()
@@ -379,7 +380,7 @@ class Switch(Node):
     hasShell = False
     portBase = 1
 
-    def __init__(self, name: str, dpid: Optional[str] = None, **params: Any) -> None:
+    def __init__(self, name: str, dpid: str | None = None, **params: Any) -> None:
         super().__init__(name, **params)
         self.dpid = dpid
 

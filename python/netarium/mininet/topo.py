@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from .util import irange, natural
 
-Info = Dict[str, Any]
+Info = dict[str, Any]
 
 
 class Topo:
@@ -16,9 +16,9 @@ class Topo:
         self.hopts: Info = params.pop("hopts", {})
         self.sopts: Info = params.pop("sopts", {})
         self.lopts: Info = params.pop("lopts", {})
-        self._nodes: Dict[str, Info] = {}
-        self._links: List[Tuple[Any, Info]] = []
-        self.ports: Dict[str, Dict[int, Tuple[str, int]]] = {}
+        self._nodes: dict[str, Info] = {}
+        self._links: list[tuple[Any, Info]] = []
+        self.ports: dict[str, dict[int, tuple[str, int]]] = {}
         self.build(*args, **params)
 
     def build(self, *args: Any, **params: Any) -> None:
@@ -38,8 +38,8 @@ class Topo:
         self,
         node1: str,
         node2: str,
-        port1: Optional[int] = None,
-        port2: Optional[int] = None,
+        port1: int | None = None,
+        port2: int | None = None,
         key: Any = None,
         **opts: Any,
     ) -> Any:
@@ -51,8 +51,8 @@ class Topo:
         return self._links[-1][0]
 
     def addPort(
-        self, src: str, dst: str, sport: Optional[int] = None, dport: Optional[int] = None
-    ) -> Tuple[int, int]:
+        self, src: str, dst: str, sport: int | None = None, dport: int | None = None
+    ) -> tuple[int, int]:
         """The port numbers of a new link; those of switches start at 1."""
         left, right = self.ports.setdefault(src, {}), self.ports.setdefault(dst, {})
         sport = len(left) + self.isSwitch(src) if sport is None else sport
@@ -60,23 +60,23 @@ class Topo:
         left[sport], right[dport] = (dst, dport), (src, sport)
         return sport, dport
 
-    def nodes(self, sort: bool = True) -> List[str]:
+    def nodes(self, sort: bool = True) -> list[str]:
         return sorted(self._nodes, key=natural) if sort else list(self._nodes)
 
     def isSwitch(self, n: str) -> bool:
         return bool(self._nodes[n].get("isSwitch", False))
 
-    def switches(self, sort: bool = True) -> List[str]:
+    def switches(self, sort: bool = True) -> list[str]:
         return [name for name in self.nodes(sort) if self.isSwitch(name)]
 
-    def hosts(self, sort: bool = True) -> List[str]:
+    def hosts(self, sort: bool = True) -> list[str]:
         return [name for name in self.nodes(sort) if not self.isSwitch(name)]
 
     def links(
         self, sort: bool = False, withKeys: bool = False, withInfo: bool = False
-    ) -> List[Tuple[Any, ...]]:
+    ) -> list[tuple[Any, ...]]:
         """The links as tuples of two names, and of the key and the options if requested."""
-        found: List[Tuple[Any, ...]] = []
+        found: list[tuple[Any, ...]] = []
         for key, info in self._links:
             keys = (key,) if withKeys else ()
             infos = (info,) if withInfo else ()

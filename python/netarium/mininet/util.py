@@ -9,7 +9,7 @@ import select
 import shlex
 import subprocess
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator
 
 from .._errors import NetariumError
 from .log import output
@@ -29,12 +29,12 @@ def custom(cls: Callable[..., Any], **params: Any) -> Callable[..., Any]:
     return functools.partial(cls, **params)
 
 
-def natural(text: str) -> List[Any]:
+def natural(text: str) -> list[Any]:
     """A key that sorts `h2` before `h10`."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(text))]
 
 
-def decode(data: Union[bytes, str]) -> str:
+def decode(data: bytes | str) -> str:
     return data.decode(errors="replace") if isinstance(data, bytes) else data
 
 
@@ -49,7 +49,7 @@ def nothing(*_args: Any, **_kwargs: Any) -> None:
 ensureRoot = nothing
 
 
-def quietRun(cmd: Union[str, List[str]], shell: bool = False) -> str:
+def quietRun(cmd: str | list[str], shell: bool = False) -> str:
     """Runs a command on the machine; returns standard output and standard error."""
     words = shlex.split(cmd) if isinstance(cmd, str) and not shell else cmd
     pipe, both = subprocess.PIPE, subprocess.STDOUT
@@ -67,7 +67,7 @@ def dumpNetConnections(net: Any) -> None:
     dumpNodeConnections(net.controllers + net.switches + net.hosts)
 
 
-def fmtBps(bps: float, prefix: Optional[str] = "", fmt: str = "%.1f %sbits/sec") -> str:
+def fmtBps(bps: float, prefix: str | None = "", fmt: str = "%.1f %sbits/sec") -> str:
     """A rate as iperf writes it. `prefix` is k, M, G or T, by default the largest that fits."""
     factors = {"": 1e0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     fitting = [name for name, factor in factors.items() if bps >= factor] or [""]
@@ -77,7 +77,7 @@ def fmtBps(bps: float, prefix: Optional[str] = "", fmt: str = "%.1f %sbits/sec")
 
 
 def waitListening(
-    client: Any = None, server: Any = None, port: int = 80, timeout: Optional[float] = None
+    client: Any = None, server: Any = None, port: int = 80, timeout: float | None = None
 ) -> bool:
     """Waits until a program on the node `server` listens at a TCP port; False after `timeout` s.
 
@@ -94,8 +94,8 @@ def waitListening(
 
 
 def pmonitor(
-    popens: Dict[Any, Any], timeoutms: int = 500, readline: bool = True, readmax: int = 1024
-) -> Iterator[Tuple[Any, str]]:
+    popens: dict[Any, Any], timeoutms: int = 500, readline: bool = True, readmax: int = 1024
+) -> Iterator[tuple[Any, str]]:
     """The output of `popen` objects by node: yields node and line until all have ended.
 
     Yields `None, ''` if there was no output for `timeoutms`. Nodes that have ended are removed.
