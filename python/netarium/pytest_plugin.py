@@ -73,11 +73,6 @@ class Options:
             raise ValueError(f'trust={options.trust!r}: write "retry:2", "skip" or "fail"')
         return options
 
-    @property
-    def retries(self) -> int:
-        kind, _, count = self.trust.partition(":")
-        return int(count) if kind == "retry" else 0
-
 
 class Attempt:
     """One execution of a test: its runs, and what failed in them."""
@@ -101,11 +96,10 @@ class Attempt:
             return method(lab, name=name, runs=self.folder, **keys)
         except CapabilityError as error:
             required = self.item.config.getoption("--netarium-require")
-            end = ended_test(str(error), skip=not required)
+            raise ended_test(str(error), skip=not required) from None
         except NetariumError as error:
             self.runs += [Run(path) for path in set(self.folder.glob(f"{name}-*")) - before]
-            end = ended_test(f"the lab did not start: {error}")
-        raise end
+            raise ended_test(f"the lab did not start: {error}") from None
 
     def remove(self) -> None:
         """Removes the run folders, unless the user named a folder for them."""
@@ -126,19 +120,9 @@ class Attempt:
         return max(outcomes, key=OUTCOMES.index)
 
     @property
-    def reasons(self) -> str:
-        return "; ".join(reason for run in self.runs for reason in run.reasons)
-
-    @property
     def reports(self) -> list[str]:
         """The paths of the reports, or of run folders without one."""
         return [str(run.report if run.report.exists() else run.folder) for run in self.runs]
-
-    @property
-    def distorted(self) -> bool:
-        """The machine distorted a run; another attempt can have another outcome."""
-        verdicts = [run.verdict for run in self.runs if run.outcome == "untrusted"]
-        return any(verdict and not verdict.machine_fit for verdict in verdicts)
 
     def text(self) -> str:
         """Outcome, report, and programs that failed, with the end of their standard error."""
@@ -188,19 +172,14 @@ def netarium_attempt(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Attempt:
     """What the other fixtures of the plug-in share in one execution of a test."""
-    named = request.config.getoption("--netarium-runs")
-    folder = request.config.invocation_params.dir / named if named else None
-    if folder is None:
-        folder = tmp_path_factory.mktemp("netarium")
+    config, named = request.config, request.config.getoption("--netarium-runs")
+    folder = config.invocation_params.dir / named if named else tmp_path_factory.mktemp("netarium")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        attempt = Attempt(request.node, folder)
-    except (NetariumError, OSError, TypeError, ValueError) as error:
-        end = ended_test(str(error))
-    else:
-        request.node.stash[ATTEMPT] = attempt
+        attempt = request.node.stash[ATTEMPT] = Attempt(request.node, folder)
         return attempt
-    raise end
+    except (NetariumError, OSError, TypeError, ValueError) as error:
+        raise ended_test(str(error)) from None
 
 
 @pytest.fixture
@@ -274,14 +253,16 @@ def reports_of(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.T
         if attempt is None:
             return reports
         passed = all(report.passed and not hasattr(report, "wasxfail") for report in reports)
-        untrusted = passed and attempt.outcome == "untrusted" and attempt.distorted
-        if not untrusted or number > attempt.options.retries:
-            break
+        verdicts = [run.verdict for run in attempt.runs if run.outcome == "untrusted"]
+        # If the machine distorted a run, another attempt can have another outcome.
+        distorted = any(not verdict.machine_fit for verdict in verdicts)
+        retries = int(attempt.options.trust.partition(":")[2] or 0)
+        if not (passed and attempt.outcome == "untrusted" and distorted) or number > retries:
+            if passed and reports[1].when == "call":
+                reports[1] = judged(attempt, reports[1], number)
+            finish(attempt, reports, number)
+            return reports
         attempt.remove()
-    if passed and reports[1].when == "call":
-        reports[1] = judged(attempt, reports[1], number)
-    finish(attempt, reports, number)
-    return reports
 
 
 def judged(attempt: Attempt, call: pytest.TestReport, number: int) -> pytest.TestReport:
@@ -291,11 +272,10 @@ def judged(attempt: Attempt, call: pytest.TestReport, number: int) -> pytest.Tes
         return call
     times = f" in each of {number} attempts" if number > 1 else ""
     what = f"its run is untrusted{times}" if outcome == "untrusted" else "its lab failed"
-    reason = f"the test passed, but {what}: {attempt.reasons}"
-    if outcome == "untrusted" and options.trust == "skip":
-        error = ended_test("\n  report: ".join([reason, *attempt.reports]), skip=True)
-    else:
-        error = ended_test(reason)
+    reasons = "; ".join(reason for run in attempt.runs for reason in run.reasons)
+    text = f"the test passed, but {what}: {reasons}"
+    skip = outcome == "untrusted" and options.trust == "skip"
+    error = ended_test("\n  report: ".join([text, *attempt.reports]) if skip else text, skip)
 
     def end() -> None:
         raise error
