@@ -14,98 +14,61 @@ All quantities are texts with a unit, such as `"10 ms"`. All errors are subclass
 `NetariumError`.
 """
 
-import importlib.metadata
+from importlib import metadata as _metadata
 
-from . import collector
-from ._binary import binary
+from . import collector as collector
+from ._binary import binary as binary
 from ._errors import (
-    CapabilityError,
-    Diagnostic,
-    FailedRunError,
-    InternalError,
-    LabError,
-    NetariumError,
-    ProgramError,
-    RunError,
-    RunInterrupted,
-    UntrustedRunError,
+    CapabilityError as CapabilityError,
+    Diagnostic as Diagnostic,
+    FailedRunError as FailedRunError,
+    InternalError as InternalError,
+    LabError as LabError,
+    NetariumError as NetariumError,
+    ProgramError as ProgramError,
+    RunError as RunError,
+    RunInterrupted as RunInterrupted,
+    UntrustedRunError as UntrustedRunError,
 )
-from ._lab import Lab
-from ._run import Metric, ProgramResult, Run, RunSet, Verdict
+from ._lab import Lab as Lab
+from ._run import (
+    Metric as Metric,
+    ProgramResult as ProgramResult,
+    Run as Run,
+    RunSet as RunSet,
+    Verdict as Verdict,
+)
 from ._schema import (
-    Bundle,
-    Cluster,
-    Control,
-    Event,
-    Expectation,
-    Flow,
-    Import,
-    Mirror,
-    Program,
-    SessionGenerator,
-    bulk,
+    Bundle as Bundle,
+    Cluster as Cluster,
+    Control as Control,
+    Event as Event,
+    Expectation as Expectation,
+    Flow as Flow,
+    Import as Import,
+    Mirror as Mirror,
+    Program as Program,
+    SessionGenerator as SessionGenerator,
+    bulk as bulk,
 )
-from ._section import Link, Node, Section
-from ._statistics import Interval, diff, paired, summary
-from ._sweep import RayExecutor, sweep
-from ._table import Column, Row, Table
-from ._up import Completed, Host, Process, RunningLab, RunningLink, file, output, port, udp_port
+from ._section import Link as Link, Node as Node, Section as Section
+from ._statistics import Interval as Interval, diff as diff, paired as paired, summary as summary
+from ._sweep import RayExecutor as RayExecutor, sweep as sweep
+from ._table import Column as Column, Row as Row, Table as Table
+from ._up import (
+    Completed as Completed,
+    Host as Host,
+    Process as Process,
+    RunningLab as RunningLab,
+    RunningLink as RunningLink,
+    file as file,
+    output as output,
+    port as port,
+    udp_port as udp_port,
+)
 
 try:
-    __version__ = importlib.metadata.version("netarium")
-except importlib.metadata.PackageNotFoundError:
+    __version__ = _metadata.version("netarium")
+except _metadata.PackageNotFoundError:
     # The sources, not installed.
     __version__ = "unknown"
-
-__all__ = [
-    "Bundle",
-    "CapabilityError",
-    "Cluster",
-    "Column",
-    "Completed",
-    "Control",
-    "Diagnostic",
-    "Event",
-    "Expectation",
-    "FailedRunError",
-    "Flow",
-    "Host",
-    "Import",
-    "InternalError",
-    "Interval",
-    "Lab",
-    "LabError",
-    "Link",
-    "Metric",
-    "Mirror",
-    "NetariumError",
-    "Node",
-    "Process",
-    "Program",
-    "ProgramError",
-    "ProgramResult",
-    "RayExecutor",
-    "Row",
-    "Run",
-    "RunError",
-    "RunInterrupted",
-    "RunSet",
-    "RunningLab",
-    "RunningLink",
-    "Section",
-    "SessionGenerator",
-    "Table",
-    "UntrustedRunError",
-    "Verdict",
-    "binary",
-    "bulk",
-    "collector",
-    "diff",
-    "file",
-    "output",
-    "paired",
-    "port",
-    "summary",
-    "sweep",
-    "udp_port",
-]

@@ -1,7 +1,5 @@
 """Finds and starts the binary, and turns its errors into exceptions."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -16,10 +14,11 @@ from typing import Any, Iterable, Iterator, NamedTuple, NoReturn, Sequence
 
 from ._errors import CapabilityError, Diagnostic, InternalError, LabError, ProgramError
 
+Child = subprocess.Popen[Any]
 INTERRUPTED = 130
 
 # The command for which each thread waits.
-awaited: dict[int, subprocess.Popen[str]] = {}
+awaited: dict[int, Child] = {}
 
 
 class Result(NamedTuple):
@@ -52,21 +51,17 @@ def binary() -> str:
     return found
 
 
-def start(words: Sequence[str]) -> subprocess.Popen[str]:
+def start(words: Sequence[str], **streams: Any) -> Child:
+    """Starts the binary with text streams: pipes, and no input unless `streams` has others."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     # A second interrupt kills the command. In the main thread, which gets Ctrl-C, the command has
     # its own session and `wait` passes the interrupt on; in others it gets that of the terminal.
-    return subprocess.Popen(
-        [binary(), *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=threading.current_thread() is threading.main_thread(),
-    )
+    own = {"start_new_session": threading.current_thread() is threading.main_thread()}
+    keys: dict[str, Any] = {**pipes, **own, **streams}
+    return subprocess.Popen([binary(), *words], text=True, errors="replace", **keys)
 
 
-def kill(child: subprocess.Popen[Any]) -> None:
+def kill(child: Child) -> None:
     """Kills a command and its child processes, unless it has ended: they are a process group."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)
@@ -99,7 +94,7 @@ def guarded(line: str, *words: str) -> Iterator[None]:
         kill(process)
 
 
-def wait(child: subprocess.Popen[str]) -> Result:
+def wait(child: Child) -> Result:
     """Waits for the end. An interrupt or the end of this process interrupts the command, which then
     ends with its results; a second interrupt kills it."""
     thread = threading.get_ident()
@@ -107,19 +102,20 @@ def wait(child: subprocess.Popen[str]) -> Result:
     try:
         with guarded('kill -INT "$0"', str(child.pid)):
             stdout, stderr = child.communicate()
+        code = child.returncode
     except BaseException:
         child.send_signal(signal.SIGINT)
+        code = INTERRUPTED
         try:
             stdout, stderr = child.communicate()
         except BaseException:
             child.kill()
             child.wait()
             raise
-        return Result(INTERRUPTED, parse(stdout), stderr)
     finally:
         del awaited[thread]
-    code = child.returncode
-    return Result(code if code >= 0 else INTERRUPTED, parse(stdout), stderr)
+    objects = [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
+    return Result(code if code >= 0 else INTERRUPTED, objects, stderr)
 
 
 def interrupt(threads: Iterable[int]) -> None:
@@ -128,14 +124,6 @@ def interrupt(threads: Iterable[int]) -> None:
         child = awaited.get(thread)
         if child is not None:
             child.send_signal(signal.SIGINT)
-
-
-def parse(stdout: str) -> list[dict[str, Any]]:
-    objects = []
-    for line in stdout.splitlines():
-        if line.startswith("{"):
-            objects.append(json.loads(line))
-    return objects
 
 
 def call(*words: str, text: str | None = None) -> list[dict[str, Any]]:
@@ -167,7 +155,8 @@ def fail(result: Result, text: str | None = None) -> NoReturn:
     for found in result.objects:
         if found.get("ok") is False:
             file = found.get("file") if text is None else None
-            raise LabError([diagnostic(error) for error in found["errors"]], file, text)
+            keys = [{key: error[key] for key in Diagnostic._fields} for error in found["errors"]]
+            raise LabError([Diagnostic(**error) for error in keys], file, text)
         if found.get("schema") == "netarium.error/1":
             message, help_text = found["message"], found["help"]
     if not message:
@@ -181,9 +170,3 @@ def fail(result: Result, text: str | None = None) -> NoReturn:
     if result.exit_code == 5:
         raise ProgramError(message, stderr=result.stderr)
     raise InternalError(message)
-
-
-def diagnostic(error: dict[str, Any]) -> Diagnostic:
-    return Diagnostic(
-        error["code"], error["message"], error["help"], error["line"], error["column"]
-    )

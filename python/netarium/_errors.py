@@ -34,13 +34,7 @@ class LabError(NetariumError):
         self, errors: list[Diagnostic], file: str | None = None, text: str | None = None
     ) -> None:
         self.errors, self.file = errors, file
-        first = errors[0]
-        self.code, self.line, self.column, self.help = (
-            first.code,
-            first.line,
-            first.column,
-            first.help,
-        )
+        self.code, _, self.help, self.line, self.column = errors[0]
         source = (text or "").splitlines()
         parts = []
         for error in errors:

@@ -10,23 +10,13 @@ import os
 import re
 import threading
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Iterable,
-    Iterator,
-    Literal,
-    Mapping,
-    Sequence,
-    TypedDict,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, TypedDict, overload
 
 from . import _binary, _run, _toml, _up
 from ._errors import Diagnostic, LabError
 from ._run import PathLike, Run, RunSet
 from ._schema import Keys
-from ._section import Link, Node, Section, without_unit
+from ._section import Link, Node, Section, link_name, without_unit
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -35,12 +25,6 @@ Settings = Mapping[str, Any]
 """Values for fields of a lab, such as `{"link.core.delay": "10 ms"}`."""
 
 numbers = itertools.count()
-
-
-def setting(field: str, value: Any) -> str:
-    """The text `FIELD=VALUE` for `--set`: texts are bare, other values TOML."""
-    text = value if isinstance(value, str) else _toml.value(value)
-    return f"{field}={text}"
 
 
 class RunKeys(TypedDict, total=False):
@@ -66,7 +50,9 @@ def overrides(
         raise without_unit("duration", duration, "10 s")
     options = [("--duration", duration), ("--seed", seed), ("--name", name)]
     words = [word for key, value in options if value is not None for word in (key, str(value))]
-    return words + [word for pair in (set or {}).items() for word in ("--set", setting(*pair))]
+    return words + [
+        word for pair in (set or {}).items() for word in ("--set", _toml.setting(*pair))
+    ]
 
 
 class Lab(Keys):
@@ -119,13 +105,11 @@ class Lab(Keys):
 
         Nodes of `generate` and `import_` are not among them: only the binary knows these.
         """
-        names = self.data.get("node", {})
-        return [Node(name) for name in fnmatch.filter(names, pattern)]
+        return [Node(name) for name in fnmatch.filter(self.data.get("node", {}), pattern)]
 
     def links(self, pattern: str = "*") -> list[Link]:
         """Names of the links that match a pattern, as `nodes` does."""
-        links = self.data.get("link", [])
-        names = [link.get("name", "-".join(link["ends"])) for link in links]
+        names = map(link_name, self.data.get("link", []))
         return [Link(name) for name in fnmatch.filter(names, pattern)]
 
     def add(self, *sections: Section) -> Lab:
@@ -140,13 +124,10 @@ class Lab(Keys):
         Raises KeyError if there is neither.
         """
         links = self.data.get("link", [])
-        if name in self.data.get("node", {}):
-            del self.data["node"][name]
-            removed = [link for link in links if name in link["ends"]]
-        else:
-            removed = [link for link in links if link.get("name", "-".join(link["ends"])) == name]
-            if not removed:
-                raise KeyError(f"lab has no node or link {name}")
+        is_node = self.data.get("node", {}).pop(name, None) is not None
+        removed = [k for k in links if name in (k["ends"] if is_node else [link_name(k)])]
+        if not is_node and not removed:
+            raise KeyError(f"lab has no node or link {name}")
         if removed:
             self.data["link"] = [link for link in links if link not in removed]
         return self
@@ -156,17 +137,8 @@ class Lab(Keys):
         return copy.deepcopy(self)
 
     def __repr__(self) -> str:
-        sizes = [(key, len(value)) for key, value in self.data.items() if key != "lab"]
-        parts = [f"{key}: {count}" for key, count in sizes]
-        return f"Lab({self.name!r}{', ' if parts else ''}{', '.join(parts)})"
-
-    def _is_its_file(self) -> bool:
-        """Whether the lab is as the file says from which it was read."""
-        if self._original is None:
-            return False
-        path, text, data = self._original
-        is_same = path.is_file() and path.read_text(encoding="utf-8") == text
-        return is_same and data == self.data and path.parent == Path(self.folder).absolute()
+        sizes = [f"{key}: {len(value)}" for key, value in self.data.items() if key != "lab"]
+        return f"Lab({', '.join([repr(self.name), *sizes])})"
 
     @contextlib.contextmanager
     def _file(self, extra: Iterable[Section] = ()) -> Iterator[tuple[str, str | None]]:
@@ -176,12 +148,15 @@ class Lab(Keys):
         None.
         """
         lab = self.copy().add(*extra) if extra else self
-        if lab._original and lab._is_its_file():
-            yield str(lab._original[0]), None
-            return
+        folder = Path(self.folder).absolute()
+        if lab._original:
+            path, text, data = lab._original
+            is_same = path.is_file() and path.read_text(encoding="utf-8") == text
+            if is_same and data == lab.data and path.parent == folder:
+                yield str(path), None
+                return
         text = lab.to_toml()
-        unique = f"{os.getpid()}-{threading.get_ident()}-{next(numbers)}"
-        path = Path(self.folder).absolute() / f".netarium-{unique}.toml"
+        path = folder / f".netarium-{os.getpid()}-{threading.get_ident()}-{next(numbers)}.toml"
         with _binary.guarded('rm -f -- "$0"', str(path)):
             with open(path, "x", encoding="utf-8") as file:
                 file.write(text)
@@ -217,8 +192,7 @@ class Lab(Keys):
         Raises LabError, CapabilityError, RunInterrupted (Ctrl-C: it has the results so far), and
         with `check` UntrustedRunError, ProgramError or FailedRunError.
         """
-        many = [] if seeds is None else ["--seeds", str(seeds)]
-        return self._start("sim", many, **keys)
+        return self._start("sim", "--seeds", seeds, **keys)
 
     @overload
     def run(self, *, repeat: None = None, **keys: Unpack[RunKeys]) -> Run: ...
@@ -230,13 +204,13 @@ class Lab(Keys):
         `repeat` is the number of runs, one after the other; the result is then a set of runs.
         Other arguments and errors are those of `sim`.
         """
-        many = [] if repeat is None else ["--repeat", str(repeat)]
-        return self._start("run", many, **keys)
+        return self._start("run", "--repeat", repeat, **keys)
 
     def _start(
         self,
-        subcommand: Literal["run", "sim"],
-        many: Sequence[str],
+        subcommand: str,
+        many: str,
+        count: int | None,
         *,
         flows: Iterable[Section] = (),
         runs: PathLike = "runs",
@@ -246,11 +220,18 @@ class Lab(Keys):
     ) -> Run | RunSet:
         for name in settings.keys() - RunKeys.__annotations__.keys():
             raise TypeError(f"{subcommand}() has no argument {name!r}")
-        words = [*many, *([] if report else ["--no-report"]), *overrides(**settings)]
-        with self._file(list(flows)) as (path, text):
+        words = [] if count is None else [many, str(count)]
+        words += [*([] if report else ["--no-report"]), *overrides(**settings)]
+        result, text = self._command(subcommand, runs, words, list(flows))
+        return _run.opened(result, count is not None, check, text)
+
+    def _command(
+        self, subcommand: str, runs: PathLike, words: list[str], extra: Iterable[Section] = ()
+    ) -> tuple[_binary.Result, str | None]:
+        """Runs a subcommand that starts the lab. The result, and the text of `_file`."""
+        with self._file(extra) as (path, text):
             words = [subcommand, "--json", "--quiet", "--runs", os.fspath(runs), *words, path]
-            result = _binary.wait(_binary.start(words))
-        return _run.opened(result, bool(many), check, text)
+            return _binary.wait(_binary.start(words)), text
 
     def up(
         self,
@@ -268,10 +249,7 @@ class Lab(Keys):
         Returns when all programs with a `ready` condition are ready. Other arguments are those of
         `sim`. Raises LabError, CapabilityError, ProgramError if a program was not ready in time.
         """
-        words = overrides(duration, seed, name, set)
-        with self._file() as (path, text):
-            words = ["up", "--json", "--quiet", "--runs", os.fspath(runs), *words, path]
-            result = _binary.wait(_binary.start(words))
+        result, text = self._command("up", runs, overrides(duration, seed, name, set))
         started = [found for found in result.objects if found["schema"] == "netarium.up/1"]
         labs = [_up.RunningLab(found, keep) for found in started]
         if result.exit_code:

@@ -10,27 +10,19 @@ if TYPE_CHECKING:
     from ._run import Run
 
 Series = dict[str, tuple[list[float], list[float]]]
+Value = Callable[[Row], float | None]
 
 
-def direction(row: Row) -> str:
-    return f"{row.link} {row.direction}"
-
-
-def rate(column: str) -> Callable[[Row], float | None]:
+def rate(column: str) -> Value:
     """Mbit/s of the bytes of an interval. The last interval of a run can be empty."""
     return lambda row: 8e3 * row[column] / row.interval_ns if row.interval_ns else None
 
 
-def scaled(column: str, factor: float) -> Callable[[Row], float | None]:
+def scaled(column: str, factor: float) -> Value:
     return lambda row: None if row[column] is None else factor * float(row[column])
 
 
-def series(
-    table: Table,
-    label: Callable[[Row], str],
-    value: Callable[[Row], float | None],
-    idle: float | None,
-) -> Series:
+def series(table: Table, label: Callable[[Row], str], value: Value, idle: float | None) -> Series:
     """The points of each line, at the ends of intervals in s. Omitted intervals are `idle`."""
     lines: Series = {}
     for row in table:
@@ -74,15 +66,11 @@ class Plot:
         return self._draw(self._run.links, by, value, 0, "queue [kB]", ax)
 
     def _draw(
-        self,
-        table: Table,
-        by: str,
-        value: Callable[[Row], float | None],
-        idle: float | None,
-        name: str,
-        ax: Any,
+        self, table: Table, by: str, value: Value, idle: float | None, name: str, ax: Any
     ) -> Any:
-        label = direction if by == "link" else (lambda row: str(row[by]))
+        def label(row: Row) -> str:
+            return f"{row.link} {row.direction}" if by == "link" else str(row[by])
+
         lines = series(table, label, value, idle)
         if ax is None:
             _, ax = extra("matplotlib.pyplot", "plot").subplots()

@@ -12,11 +12,21 @@ import re
 import textwrap
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from . import _binary, _plot
 from ._errors import FailedRunError, NetariumError, ProgramError, RunInterrupted, UntrustedRunError
-from ._table import TYPES, WIDTH, Column, Table, html_table, parse_csv, shortened, text_table
+from ._table import (
+    TYPES,
+    WIDTH,
+    Column,
+    Table,
+    html_table,
+    parse_csv,
+    plain_columns,
+    shortened,
+    text_table,
+)
 
 PathLike = str | os.PathLike[str]
 UNTRUSTED, PROGRAM = 3, 5
@@ -70,6 +80,21 @@ class ProgramResult(NamedTuple):
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def samples(name: str, about: str) -> functools.cached_property[Table]:
+    """The attribute of a run for one of its tables of samples."""
+
+    def table(run: Run) -> Table:
+        return run.table(name)
+
+    table.__doc__ = about
+    return functools.cached_property(table)
+
+
 class Run:
     """A run, opened by its folder (or by its `run.json`). Raises OSError if there is none."""
 
@@ -77,27 +102,23 @@ class Run:
         path = Path(folder)
         self.folder: Path = path.parent if path.name == "run.json" else path
         """The run folder."""
-        self.record: dict[str, Any] = self._read()
+        self.record = read_json(self.folder / "run.json")
         """The content of `run.json`."""
         if self.record["status"] == "running":
             # The binary completes the record of a killed run.
             with contextlib.suppress(NetariumError):
                 _binary.call("export", str(self.folder))
-                self.record = self._read()
-
-    def _read(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "run.json").read_text("utf-8"))
-        return found
-
-    @property
-    def name(self) -> str:
+                self.record = read_json(self.folder / "run.json")
+        self.name = str(self.record["name"])
         """The name of the lab."""
-        return str(self.record["name"])
-
-    @property
-    def seed(self) -> int:
+        self.seed = int(self.record["seed"])
         """The seed of all random streams."""
-        return int(self.record["seed"])
+        self.exit_code: int | None = self.record["exit_code"]
+        """The exit code of the run; None while it is running."""
+        self.report = self.folder / "report.html"
+        """The path of `report.html`."""
+        self.plot = _plot.Plot(self)
+        """Plots with matplotlib, for example `run.plot.goodput(by="flow")`."""
 
     @property
     def outcome(self) -> str:
@@ -110,12 +131,6 @@ class Run:
         return list(self.record.get("reasons", []))
 
     @property
-    def exit_code(self) -> int | None:
-        """The exit code of the run; None while it is running."""
-        code: int | None = self.record["exit_code"]
-        return code
-
-    @property
     def verdict(self) -> Verdict:
         """Whether the numbers can be trusted, for a failed run too. Not without a verdict."""
         found = self.record["verdict"] or {
@@ -124,11 +139,6 @@ class Run:
             "reasons": ["the run has no verdict yet"],
         }
         return Verdict(**{key: found[key] for key in Verdict._fields})
-
-    @property
-    def report(self) -> Path:
-        """The path of `report.html`."""
-        return self.folder / "report.html"
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -149,16 +159,14 @@ class Run:
     @property
     def expectations(self) -> Table:
         """The expectations: text, outcome, measured value."""
-        return self._listed("expectations", "text", "outcome", "measured")
+        columns = plain_columns(text=str, outcome=str, measured=str)
+        return Table.of_objects("expectations", columns, self.record["expectations"])
 
     @property
     def events(self) -> Table:
         """The events that took place, with marks and changes of links: time in s, text."""
-        return self._listed("events", "at_s", "text")
-
-    def _listed(self, key: str, *names: str) -> Table:
-        columns = [Column(n, "s", float) if n.endswith("_s") else Column(n, "", str) for n in names]
-        return Table.of(key, columns, [tuple(row[n] for n in names) for row in self.record[key]])
+        columns = [Column("at_s", "s", float), *plain_columns(text=str)]
+        return Table.of_objects("events", columns, self.record["events"])
 
     @functools.cached_property
     def metrics(self) -> dict[str, Metric]:
@@ -192,53 +200,23 @@ class Run:
 
         return Table(name, columns, load, self.folder / f"{name}.parquet")
 
-    @functools.cached_property
-    def links(self) -> Table:
-        """Samples of links, a row for each interval, link and direction.
-
-        Columns: times in ns, packets, wire bytes, queue lengths, drops by reason.
-        """
-        return self.table("links")
-
-    @functools.cached_property
-    def flows(self) -> Table:
-        """Samples of flows, a row for each interval and flow: payload bytes, times in ns."""
-        return self.table("flows")
-
-    @functools.cached_property
-    def transfers(self) -> Table:
-        """Transfers of flows that make many: start, size, completion, slowdown."""
-        return self.table("transfers")
-
-    @functools.cached_property
-    def control(self) -> Table:
-        """Samples of explicit rate control."""
-        return self.table("control")
-
-    @functools.cached_property
-    def sessions(self) -> Table:
-        """Rate-controlled sessions."""
-        return self.table("sessions")
-
-    @functools.cached_property
-    def subflows(self) -> Table:
-        """Samples of subflows of multipath flows."""
-        return self.table("subflows")
-
-    @functools.cached_property
-    def bundles(self) -> Table:
-        """Samples of bundles."""
-        return self.table("bundles")
-
-    @functools.cached_property
-    def shares(self) -> Table:
-        """Samples of shares with `model = "collapsed"`."""
-        return self.table("shares")
-
-    @property
-    def plot(self) -> _plot.Plot:
-        """Plots with matplotlib, for example `run.plot.goodput(by="flow")`."""
-        return _plot.Plot(self)
+    links = samples(
+        "links",
+        "Samples of links, a row for each interval, link and direction.\n\n"
+        "Columns: times in ns, packets, wire bytes, queue lengths, drops by reason.",
+    )
+    flows = samples(
+        "flows",
+        "Samples of flows, a row for each interval and flow: payload bytes, times in ns.",
+    )
+    transfers = samples(
+        "transfers", "Transfers of flows that make many: start, size, completion, slowdown."
+    )
+    control = samples("control", "Samples of explicit rate control.")
+    sessions = samples("sessions", "Rate-controlled sessions.")
+    subflows = samples("subflows", "Samples of subflows of multipath flows.")
+    bundles = samples("bundles", "Samples of bundles.")
+    shares = samples("shares", 'Samples of shares with `model = "collapsed"`.')
 
     def check(self) -> Run:
         """Returns the run if it passed.
@@ -246,20 +224,15 @@ class Run:
         Raises UntrustedRunError if it is untrusted, ProgramError if a program failed, otherwise
         FailedRunError.
         """
+        if self.outcome == "passed":
+            return self
         if self.outcome == "untrusted":
             raise UntrustedRunError(self)
-        if self.outcome != "passed":
-            self._fail()
-        return self
-
-    def _fail(self) -> NoReturn:
-        """Raises the error of a run that has failed."""
-        failed = [found for found in self.programs.values() if not found.as_expected]
-        if self.exit_code == PROGRAM:
-            first = failed[0] if failed else None
-            text, code = (first.stderr, first.exit_code) if first else ("", None)
-            raise ProgramError("; ".join(self.reasons), code, text, self)
-        raise FailedRunError(self)
+        if self.exit_code != PROGRAM:
+            raise FailedRunError(self)
+        failed = (found for found in self.programs.values() if not found.as_expected)
+        text, code = next(((first.stderr, first.exit_code) for first in failed), ("", None))
+        raise ProgramError("; ".join(self.reasons), code, text, self)
 
     def _heading(self) -> str:
         clock, seed, end = self.record["clock"], self.record["seed"], self.record["elapsed_s"]
@@ -267,20 +240,19 @@ class Run:
 
     def _overview(self) -> tuple[list[str], list[list[str]]]:
         """Heads and rows of the table of flows, or of links without flows."""
-        if self.record["flows"]:
-            rows = []
-            for flow in self.record["flows"]:
-                delay = flow["latency"] or flow["delay"] or flow["rtt"] or {}
-                rate = scaled(flow["goodput_bit_per_s"], "bit/s")
-                ends = [flow["name"], f"{flow['from']} → {flow['to']}", rate]
-                rows.append(ends + [scaled(delay.get(key), "s", 1e-9) for key in DELAYS])
-            return ["flow", "ends", "goodput", "p50", "p99"], rows
+        is_flows = bool(self.record["flows"])
+        kind, rate = ("flow", "goodput") if is_flows else ("link", "throughput")
         rows = []
-        for link in self.record["links"]:
-            rate = scaled(link["throughput_bit_per_s"], "bit/s")
-            drops = str(sum(link["drops"].values()))
-            rows.append([link["name"], f"{link['from']} → {link['to']}", rate, drops])
-        return ["link", "direction", "throughput", "drops"], rows
+        for found in self.record[f"{kind}s"]:
+            if is_flows:
+                delay = found["latency"] or found["delay"] or found["rtt"] or {}
+                rest = [scaled(delay.get(key), "s", 1e-9) for key in ("p50_ns", "p99_ns")]
+            else:
+                rest = [str(sum(found["drops"].values()))]
+            value = scaled(found[f"{rate}_bit_per_s"], "bit/s")
+            rows.append([found["name"], f"{found['from']} → {found['to']}", value, *rest])
+        ends, others = ("ends", ["p50", "p99"]) if is_flows else ("direction", ["drops"])
+        return [kind, ends, rate, *others], rows
 
     def __repr__(self) -> str:
         heads, rows = self._overview()
@@ -319,7 +291,6 @@ class Run:
         return f'<img alt="network of the lab" style="width:100%" src="{source}">'
 
 
-DELAYS = ("p50_ns", "p99_ns")
 MAX_ROWS = 20
 PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 
@@ -350,10 +321,9 @@ RunRow = tuple[Sequence[str | None], int, str, dict[str, Metric], str]
 def run_rows(name: str, fields: Sequence[str], runs: Sequence[RunRow]) -> Table:
     """A table with a row for each run: values of `fields`, `seed`, `outcome`, metrics, `folder`."""
     metrics = {metric: m.unit for run in runs for metric, m in run[3].items()}
-    columns = [Column(field, "", str) for field in fields]
-    columns += [Column("seed", "", int), Column("outcome", "", str)]
+    columns = plain_columns(**dict.fromkeys(fields, str), seed=int, outcome=str)
     columns += [Column(metric, metrics[metric], float) for metric in sorted(metrics)]
-    columns += [Column("folder", "", str)]
+    columns += plain_columns(folder=str)
     rows = []
     for values, seed, outcome, measured, folder in runs:
         found = [measured.get(metric) for metric in sorted(metrics)]
@@ -368,14 +338,10 @@ class RunSet:
     def __init__(self, folder: PathLike) -> None:
         self.folder: Path = Path(folder)
         """The folder of the set."""
-        text = (self.folder / "summary.json").read_text("utf-8")
-        self.record: dict[str, Any] = json.loads(text)
+        self.record = read_json(self.folder / "summary.json")
         """The content of `summary.json`."""
-
-    @property
-    def outcome(self) -> str:
+        self.outcome = str(self.record["outcome"])
         """`failed` if a run failed, else `untrusted` if a run is untrusted, else `passed`."""
-        return str(self.record["outcome"])
 
     @property
     def reasons(self) -> list[str]:
@@ -390,12 +356,10 @@ class RunSet:
     @property
     def metrics(self) -> Table:
         """For each metric: unit, number of runs, mean, standard deviation, 95 % interval."""
-        columns = [Column("metric", "", str), Column("unit", "", str), Column("n", "runs", int)]
-        columns += [Column(name, "", float) for name in ("mean", "sd", "low", "high")]
-        names = [column.name for column in columns[1:]]
-        rows = self.record["metrics"].items()
-        cells = [(metric, *(found.get(name) for name in names)) for metric, found in rows]
-        return Table.of("metrics", columns, cells)
+        columns = [*plain_columns(metric=str, unit=str), Column("n", "runs", int)]
+        columns += plain_columns(mean=float, sd=float, low=float, high=float)
+        rows = [{"metric": name, **found} for name, found in self.record["metrics"].items()]
+        return Table.of_objects("metrics", columns, rows)
 
     @functools.cached_property
     def table(self) -> Table:

@@ -1,7 +1,5 @@
 """Sections of a lab file as tables of keys, and the names of nodes and links."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, ClassVar, Mapping, TypeVar
 
@@ -38,6 +36,11 @@ def given_keys(arguments: Mapping[str, Any], quantities: Quantities) -> dict[str
             raise without_unit(name, value, quantities[key])
         found[key] = value
     return found
+
+
+def link_name(link: Mapping[str, Any]) -> str:
+    """The name of a link, by default that of its ends."""
+    return str(link.get("name", "-".join(link["ends"])))
 
 
 class Node(str):
@@ -100,6 +103,6 @@ class Sections:
 
     def _link(self, arguments: Mapping[str, Any], quantities: Quantities) -> Link:
         keys = given_keys(arguments, quantities)
-        ends = [keys.pop("a"), keys.pop("b")]
-        self.data.setdefault("link", []).append(Section(ends=ends, **keys))
-        return Link(keys.get("name", "-".join(ends)))
+        link = Section(ends=[keys.pop("a"), keys.pop("b")], **keys)
+        self.data.setdefault("link", []).append(link)
+        return Link(link_name(link))

@@ -15,7 +15,7 @@ from typing import Any, Iterable, NamedTuple
 
 from . import _binary
 from ._run import PathLike, Run, RunSet
-from ._table import Column, Row, Table
+from ._table import Column, Row, Table, plain_columns
 
 # Quantiles of Student's t distribution, 97.5 %, for 1 to 4 degrees of freedom.
 FEW = (12.7062047, 4.3026527, 3.1824463, 2.7764451)
@@ -50,19 +50,18 @@ class Interval(NamedTuple):
         `half_width` is a number in the unit of the values, or a share of the mean such as `1 %`.
         It assumes that mean and standard deviation stay as they are.
         """
-        wanted = self._width(half_width) if isinstance(half_width, str) else half_width
+        wanted = half_width
+        if isinstance(wanted, str):
+            found = re.fullmatch(r"\s*([0-9.]+)\s*%\s*", wanted)
+            if not found:
+                raise ValueError(f'half_width={wanted!r} is not a share; write for example "1 %"')
+            wanted = abs(self.mean) * float(found[1]) / 100
         if self.n < 2 or not wanted > 0:
             raise ValueError("the standard deviation needs 2 values, and half_width is above 0")
         n = max(2, math.ceil((1.96 * self.sd / wanted) ** 2))
         while quantile(n - 1) * self.sd / math.sqrt(n) > wanted:
             n += 1
         return n
-
-    def _width(self, share: str) -> float:
-        found = re.fullmatch(r"\s*([0-9.]+)\s*%\s*", share)
-        if not found:
-            raise ValueError(f'half_width={share!r} is not a share; write for example "1 %"')
-        return abs(self.mean) * float(found[1]) / 100
 
 
 def quantile(freedom: int) -> float:
@@ -101,32 +100,31 @@ def summary(runs: Runs, *metrics: str, precision: float | str | None = None) -> 
     table = runs_of(runs)
     names = [column.name for column in table.columns]
     fields = names[: names.index("seed")]
-    found = table.columns[names.index("outcome") + 1 : -1]
-    matching = (c for m in metrics or "*" for c in found if fnmatch.fnmatchcase(c.name, m))
+    known = table.columns[names.index("outcome") + 1 : -1]
+    matching = (c for m in metrics or "*" for c in known if fnmatch.fnmatchcase(c.name, m))
     chosen = list(dict.fromkeys(matching))
     if not chosen:
-        close = difflib.get_close_matches(metrics[0] if metrics else "", [c.name for c in found])
+        close = difflib.get_close_matches(metrics[0] if metrics else "", [c.name for c in known])
         raise ValueError(f"the runs have no metric {', '.join(metrics)}; similar: {close}")
-    columns = [*table.columns[: len(fields)], Column("metric", "", str), Column("unit", "", str)]
-    columns += [Column("n", "", int)]
-    columns += [Column(name, "", float) for name in Interval._fields[1:]]
+    columns = [*table.columns[: len(fields)], *plain_columns(metric=str, unit=str, n=int)]
+    columns += plain_columns(**dict.fromkeys(Interval._fields[1:], float))
     columns += [] if precision is None else [Column("needed", "runs", int)]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in table:
         groups.setdefault(tuple(row[field] for field in fields), []).append(row)
-    rows: list[tuple[Any, ...]] = []
+    found: list[dict[str, Any]] = []
     for values, members in groups.items():
         for name, unit, _ in chosen:
             measured = [row[name] for row in members if row[name] is not None]
             if not measured:
                 continue
             of = Interval.of(measured)
+            found.append({**dict(zip(fields, values)), "metric": name, "unit": unit})
+            found[-1].update(of._asdict())
             is_share_of_zero = isinstance(precision, str) and of.mean == 0
-            more: list[int | None] = []
-            if precision is not None:
-                more = [None if of.n < 2 or is_share_of_zero else of.needed(precision)]
-            rows.append((*values, name, unit, *of, *more))
-    return Table.of("summary", columns, rows)
+            if precision is not None and of.n > 1 and not is_share_of_zero:
+                found[-1]["needed"] = of.needed(precision)
+    return Table.of_objects("summary", columns, found)
 
 
 def paired(first: Runs, second: Runs, metric: str) -> Interval:
@@ -136,23 +134,19 @@ def paired(first: Runs, second: Runs, metric: str) -> Interval:
     outside the interval. Of a sweep, each argument is one combination: `table.where(…)`. Raises
     ValueError if a seed occurs twice, or no seed has the metric in both.
     """
-    before, after = (values_by_seed(runs_of(runs), metric) for runs in (first, second))
+    before: dict[int, float] = {}
+    after: dict[int, float] = {}
+    for found, runs in ((before, first), (after, second)):
+        for row in runs_of(runs):
+            if row.seed in found:
+                what = f"seed {row.seed} has several runs"
+                raise ValueError(f"{what}; select one combination with table.where(…)")
+            if row.get(metric) is not None:
+                found[row.seed] = row[metric]
     differences = [after[seed] - value for seed, value in before.items() if seed in after]
     if not differences:
         raise ValueError(f"no seed has the metric {metric} in both")
     return Interval.of(differences)
-
-
-def values_by_seed(table: Table, metric: str) -> dict[int, float]:
-    found: dict[int, float] = {}
-    for row in table:
-        if row.seed in found:
-            raise ValueError(
-                f"seed {row.seed} has several runs; select one combination with table.where(…)"
-            )
-        if row.get(metric) is not None:
-            found[row.seed] = row[metric]
-    return found
 
 
 def diff(
@@ -171,19 +165,14 @@ def diff(
     Returns a table with a row for each metric: unit, both values, the relative change, whether it
     changed, for sets the adjusted p-value and the 95 % interval of the difference.
     """
-    folders = [str(of.folder if isinstance(of, (Run, RunSet)) else of) for of in (before, after)]
+    folders = [str(getattr(of, "folder", of)) for of in (before, after)]
     words = [word for name in metrics for word in ("--metric", name)]
     words += [word for limit in tolerances for word in ("--tolerance", limit)]
     result = _binary.wait(_binary.start(["diff", "--json", "--quiet", *words, *folders]))
     # Exit code 1: a metric changed beyond its tolerance.
     if result.exit_code not in (0, 1):
         _binary.fail(result)
-    columns: list[Column] = [Column("metric", "", str), Column("unit", "", str)]
-    types = {"changed": bool}
-    names = ("first", "second", "relative", "changed", "p", "low", "high")
-    columns += [Column(name, "", types.get(name, float)) for name in names]
-    rows = []
-    for change in result.objects[0]["changes"]:
-        found = {**change, **change.get("difference", {})}
-        rows.append(tuple(found.get(column.name) for column in columns))
-    return Table.of("diff", columns, rows)
+    columns = plain_columns(metric=str, unit=str, first=float, second=float, relative=float)
+    columns += plain_columns(changed=bool, p=float, low=float, high=float)
+    changes = result.objects[0]["changes"]
+    return Table.of_objects("diff", columns, [{**c, **c.get("difference", {})} for c in changes])

@@ -1,7 +1,5 @@
 """Runs of all combinations of values and seeds, in parallel, with resumption."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import hashlib
 import os
@@ -34,9 +32,9 @@ class Task(NamedTuple):
 class Point(NamedTuple):
     """The result of a task."""
 
-    folder: str
     outcome: str
     metrics: dict[str, Metric]
+    folder: str
 
 
 class RayExecutor(Executor):
@@ -56,21 +54,16 @@ class RayExecutor(Executor):
         return future
 
 
-def finished(folder: Path) -> Run | None:
-    """The finished run in the folder of a task, if there is one."""
-    runs = [Run(path) for path in sorted(folder.glob("*/run.json"))]
-    return next((run for run in runs if run.record["status"] == "finished"), None)
-
-
 def perform(task: Task) -> Point:
     """Runs a task unless its folder has the result."""
-    run = finished(task.folder)
+    runs = [Run(path) for path in sorted(task.folder.glob("*/run.json"))]
+    run = next((run for run in runs if run.record["status"] == "finished"), None)
     if run is None:
         keys: dict[str, Any] = {"duration": task.duration, "seed": task.seed, "set": task.settings}
-        found = task.lab._start("sim", [], runs=task.folder, report=False, **keys)
+        found = task.lab._start("sim", "--seeds", None, runs=task.folder, report=False, **keys)
         assert isinstance(found, Run)
         run = found
-    return Point(str(run.folder), run.outcome, run.metrics)
+    return Point(run.outcome, run.metrics, str(run.folder))
 
 
 def sweep(
@@ -133,7 +126,11 @@ def sweep(
             for seed in chosen or [int(plan["seed"])]:
                 place = folder.absolute() / name / str(seed)
                 tasks.append(Task(lab, values, settings, seed, duration, place))
-    return table(tasks, points(tasks, executor, progress or (lambda done, total: done)))
+    done = points(tasks, executor, progress or (lambda done, total: done))
+    fields = list(dict.fromkeys(field for task in tasks for field in task.values))
+    cells = [[task.values.get(field) for field in fields] for task in tasks]
+    rows = [(own, task.seed, *point) for own, task, point in zip(cells, tasks, done)]
+    return run_rows("sweep", fields, rows)
 
 
 def points(tasks: list[Task], executor: Executor | None, progress: Progress) -> list[Point]:
@@ -173,13 +170,3 @@ def results(futures: Futures, progress: Progress) -> list[Point]:
     finally:
         for future in futures:
             future.cancel()
-
-
-def table(tasks: list[Task], found: list[Point]) -> Table:
-    """A row for each task."""
-    fields = list(dict.fromkeys(field for task in tasks for field in task.values))
-    rows = [
-        ([task.values.get(field) for field in fields], task.seed, *point[1:], point.folder)
-        for task, point in zip(tasks, found)
-    ]
-    return run_rows("sweep", fields, rows)

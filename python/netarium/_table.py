@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import functools
 import html
 import importlib
 import io
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, overload
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, overload
 
 WIDTH = 80
 CELL_WIDTH = 40
@@ -30,27 +31,18 @@ class Column(NamedTuple):
     type: type
 
 
-class Row(Mapping[str, Any]):
+def plain_columns(**types: type) -> list[Column]:
+    """Columns without units."""
+    return [Column(name, "", of) for name, of in types.items()]
+
+
+class Row(dict[str, Any]):
     """A row: `row["time_ns"]` and `row.time_ns` are the same value."""
 
-    __slots__ = ("_places", "_values")
-
-    def __init__(self, places: dict[str, int], values: Values) -> None:
-        self._places, self._values = places, values
-
-    def __getitem__(self, name: str) -> Any:
-        return self._values[self._places[name]]
-
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self._places:
+        if name not in self:
             raise AttributeError(f"the row has no column {name}")
         return self[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
 
     def __repr__(self) -> str:
         return "Row(" + ", ".join(f"{name}={value!r}" for name, value in self.items()) + ")"
@@ -72,18 +64,24 @@ class Table(Sequence[Row]):
         self.name, self.columns = name, tuple(columns)
         self._places = {column.name: place for place, column in enumerate(self.columns)}
         self._load, self._parquet = load, parquet
-        self._loaded: list[Values] | None = None
 
     @classmethod
     def of(cls, name: str, columns: Iterable[Column], rows: list[Values]) -> Table:
         """A table of these rows."""
         return cls(name, columns, lambda: rows)
 
-    @property
+    @classmethod
+    def of_objects(
+        cls, name: str, columns: Iterable[Column], objects: Iterable[Mapping[str, Any]]
+    ) -> Table:
+        """A table with a row for each object, whose missing keys are None."""
+        columns = list(columns)
+        rows = [tuple(found.get(column.name) for column in columns) for found in objects]
+        return cls.of(name, columns, rows)
+
+    @functools.cached_property
     def _rows(self) -> list[Values]:
-        if self._loaded is None:
-            self._loaded = self._load()
-        return self._loaded
+        return self._load()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -95,7 +93,7 @@ class Table(Sequence[Row]):
     def __getitem__(self, index: int | slice) -> Row | Table:
         if isinstance(index, slice):
             return Table.of(self.name, self.columns, self._rows[index])
-        return Row(self._places, self._rows[index])
+        return Row(zip(self._places, self._rows[index]))
 
     def column(self, name: str) -> list[Any]:
         """The values of a column. Raises KeyError if there is none."""
@@ -225,15 +223,11 @@ def parse_csv(text: str, columns: Sequence[Column]) -> list[Values]:
     lines = csv.reader(io.StringIO(text, newline=""))
     by_name = {column.name: column.type for column in columns}
     types = [by_name[name] for name in next(lines)]
-    return [tuple(cell(of, item) for of, item in zip(types, line)) for line in lines]
 
+    def cell(of: type, text: str) -> Any:
+        return None if text == "" and of is not str else of(text)
 
-def cell(of: type, text: str) -> Any:
-    if of is str:
-        return text
-    if text == "":
-        return None
-    return text == "true" if of is bool else of(text)
+    return [tuple(map(cell, types, line)) for line in lines]
 
 
 def extra(module: str, name: str) -> Any:

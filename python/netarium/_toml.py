@@ -1,10 +1,9 @@
 """Writes and reads TOML."""
 
-from __future__ import annotations
-
+import contextlib
 import importlib
 import re
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Mapping
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -36,35 +35,31 @@ def key(name: str) -> str:
     return name if BARE_KEY.fullmatch(name) else value(name)
 
 
-def section(heading: str, keys: Mapping[str, Any]) -> Iterator[str]:
-    yield heading
-    yield from (f"{key(name)} = {value(item)}" for name, item in keys.items())
-    yield ""
-
-
-def lines(data: Mapping[str, Any]) -> Iterator[str]:
-    for name, item in data.items():
-        if name == "node":
-            for node, keys in item.items():
-                yield from section(f"[node.{key(node)}]", keys)
-        elif isinstance(item, Mapping):
-            yield from section(f"[{key(name)}]", item)
-        elif item and isinstance(item, list):
-            for keys in item:
-                yield from section(f"[[{key(name)}]]", keys)
+def setting(field: str, of: Any) -> str:
+    """The text `FIELD=VALUE` for `--set`: texts are bare, other values TOML."""
+    return f"{field}={of if isinstance(of, str) else value(of)}"
 
 
 def write(data: Mapping[str, Any]) -> str:
     """A lab file; `data` has its sections."""
-    return "\n".join(lines(data))
+    tables: list[tuple[str, Mapping[str, Any]]] = []
+    for name, item in data.items():
+        if name == "node":
+            tables += [(f"[node.{key(node)}]", keys) for node, keys in item.items()]
+        elif isinstance(item, Mapping):
+            tables.append((f"[{key(name)}]", item))
+        elif isinstance(item, list):
+            tables += [(f"[[{key(name)}]]", keys) for keys in item]
+    lines: list[str] = []
+    for heading, keys in tables:
+        lines += [heading, *(f"{key(name)} = {value(item)}" for name, item in keys.items()), ""]
+    return "\n".join(lines)
 
 
 def reader() -> Callable[[str], dict[str, Any]]:
     """The function `loads` of the first reader that this Python has."""
     for name in ("tomllib", "tomli", "pip._vendor.tomli"):
-        try:
+        with contextlib.suppress(ImportError):
             loads: Callable[[str], dict[str, Any]] = importlib.import_module(name).loads
-        except ImportError:
-            continue
-        return loads
+            return loads
     raise ImportError("Python 3.10 has no reader of TOML; install one: pip install tomli")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import re
 import shlex
@@ -11,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import IO, Any, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from . import _binary, _toml
 from ._errors import LabError, ProgramError
@@ -55,14 +56,22 @@ def probe(ready: str) -> tuple[str, str]:
         return "probe", f"cat /proc/net/{table} /proc/net/{table}6 | grep -qE '{pattern}'"
     found = re.fullmatch(r'(output|file|command) (".*")', ready, re.DOTALL)
     if found:
-        text = json.loads(found[2])
-        return {
-            "output": ("output", text),
-            "file": ("probe", f"test -e {shlex.quote(text)}"),
-            "command": ("probe", text),
-        }[found[1]]
+        kind, text = found[1], json.loads(found[2])
+        if kind == "output":
+            return kind, text
+        return "probe", f"test -e {shlex.quote(text)}" if kind == "file" else text
     seconds("ready", ready)
     return "time", ready
+
+
+def poll_until(is_done: Callable[[], bool], limit: float | None) -> bool:
+    """Waits until a condition holds; False if it does not hold after `limit` seconds."""
+    deadline = math.inf if limit is None else time.monotonic() + limit
+    while not is_done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
 
 
 class Completed(NamedTuple):
@@ -81,16 +90,10 @@ def words_of(command: Command) -> list[str]:
 class Process:
     """A command that runs on `host`. `stop()` kills it; otherwise it ends with the lab."""
 
-    def __init__(
-        self,
-        host: Host,
-        command: list[str],
-        child: subprocess.Popen[bytes],
-        out: IO[bytes],
-        err: IO[bytes],
-    ) -> None:
-        self.host, self.command, self._child = host, command, child
-        self._files = {"stdout": out, "stderr": err}
+    def __init__(self, host: Host, command: list[str], user: str | None) -> None:
+        self.host, self.command = host, command
+        self._files = {name: tempfile.TemporaryFile() for name in ("stdout", "stderr")}
+        self._child = host._start(command, user, **self._files)
         self._texts: dict[str, str] = {}
 
     @property
@@ -150,7 +153,10 @@ class Host:
 
     def _words(self, command: list[str], user: str | None) -> list[str]:
         as_user = [] if user is None else ["--user", user]
-        return [_binary.binary(), "exec", *as_user, self._lab.id, self.name, "--", *command]
+        return ["exec", *as_user, self._lab.id, self.name, "--", *command]
+
+    def _start(self, command: list[str], user: str | None, **streams: Any) -> _binary.Child:
+        return _binary.start(self._words(command, user), start_new_session=True, **streams)
 
     def run(
         self,
@@ -172,15 +178,7 @@ class Host:
         """
         limit = None if timeout is None else seconds("timeout", timeout)
         words = words_of(command)
-        child = subprocess.Popen(
-            self._words(words, user),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        child = self._start(words, user, stdin=subprocess.PIPE)
         try:
             stdout, stderr = child.communicate(input or "", limit)
         except subprocess.TimeoutExpired:
@@ -213,39 +211,29 @@ class Host:
         """
         limit = seconds("ready_timeout", ready_timeout)
         kind, test = probe(ready) if ready is not None else ("time", "0 s")
-        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        words = words_of(command)
-        child = subprocess.Popen(
-            self._words(words, user),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
-        process = Process(self, words, child, out, err)
+        process = Process(self, words_of(command), user)
         self._lab.processes.append(process)
         if kind == "time":
             time.sleep(seconds("ready", test))
             return process
+
+        def is_ready() -> bool:
+            code = process.exit_code
+            if test in process.stdout if kind == "output" else self.run(test).exit_code == 0:
+                return True
+            if code is not None:
+                text = f"{head} exited with status {code} before it was ready"
+                raise ProgramError(text, code, process.stderr)
+            return False
+
+        head = f"{shlex.join(process.command)} on {self.name}"
         try:
-            self._await(process, kind, test, time.monotonic() + limit)
+            if not poll_until(is_ready, limit):
+                raise ProgramError(f"{head} was not ready in time", None, process.stderr)
         except BaseException:
             process.stop()
             raise
         return process
-
-    def _await(self, process: Process, kind: str, test: str, deadline: float) -> None:
-        while True:
-            code = process.exit_code
-            if test in process.stdout if kind == "output" else self.run(test).exit_code == 0:
-                return
-            head = f"{shlex.join(process.command)} on {self.name}"
-            if code is not None:
-                text = f"{head} exited with status {code} before it was ready"
-                raise ProgramError(text, code, process.stderr)
-            if time.monotonic() > deadline:
-                raise ProgramError(f"{head} was not ready in time", None, process.stderr)
-            time.sleep(POLL_SECONDS)
 
     def __repr__(self) -> str:
         return f"Host({self.name!r}, {self.addresses})"
@@ -275,19 +263,15 @@ class RunningLink(LinkChanges):
         self._lab, self.name = lab, name
 
     def _set(self, arguments: Mapping[str, Any], quantities: Mapping[str, str]) -> Change:
-        fields: dict[str, Any] = {}
-        for key, value in given_keys(arguments, quantities).items():
-            if key == "state":
-                fields["state"] = value
-            elif key in ("up", "down"):
-                fields.update({f"{key}.{inner}": item for inner, item in value.items()})
-            else:
-                fields.update({f"up.{key}": value, f"down.{key}": value})
-        prefix = f"link.{self.name}."
+        keys = given_keys(arguments, quantities)
+        fields = {"state": keys.pop("state")} if "state" in keys else {}
+        own = {direction: keys.pop(direction, {}) for direction in ("up", "down")}
+        for direction, inner in own.items():
+            fields.update({f"{direction}.{key}": of for key, of in {**keys, **inner}.items()})
         earlier: dict[str, Any] = {}
         for field in fields:
             earlier.update(self._lab._earlier(self.name, field))
-        self._lab.set({prefix + field: value for field, value in fields.items()})
+        self._lab.set({f"link.{self.name}.{field}": value for field, value in fields.items()})
         return Change(self, earlier)
 
     def __repr__(self) -> str:
@@ -355,11 +339,7 @@ class RunningLab:
 
     def set(self, fields: Mapping[str, Any]) -> None:
         """Sets fields of links, for example `{"link.core.up.loss": "5 %"}`. Raises LabError."""
-        pairs = [
-            f"{field}={value if isinstance(value, str) else _toml.value(value)}"
-            for field, value in fields.items()
-        ]
-        _binary.call("set", self.id, *pairs)
+        _binary.call("set", self.id, *(_toml.setting(*pair) for pair in fields.items()))
         for field in fields:
             head, _, key = field.rpartition(".")
             if key in ("rate", "trace"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import os
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Sequence
 
 from . import _binary
 from ._run import UNTRUSTED, PathLike
@@ -22,59 +22,25 @@ from ._table import Column, Table, extra
 Time = str | float | datetime.datetime
 BATCH_BYTES = 8 << 20
 
-Columns = Mapping[str, tuple[str, type]]
-SESSION: Columns = {"peer": ("", str), "peer_as": ("", int), "router": ("", str)}
-ROUTE: Columns = {
-    "prefix": ("", str),
-    "family": ("", str),
-    "path_id": ("", int),
-    "path": ("", str),
-    "next_hop": ("", str),
-    "communities": ("", list),
-    "large_communities": ("", list),
-}
-UPDATE: Columns = {
-    "time": ("s", float),
-    "type": ("", str),
-    **SESSION,
-    "mirror": ("", int),
-    **ROUTE,
-    "old": ("", str),
-    "new": ("", str),
-    "reason": ("", str),
-    "event": ("", str),
-}
-RIB: Columns = {
-    **SESSION,
-    "mirror": ("", int),
-    "mirror_name": ("", str),
-    **ROUTE,
-    "since": ("s", float),
-    "stale": ("", bool),
-    "origin_as": ("", int),
-    "origin": ("", str),
-    "med": ("", int),
-    "local_pref": ("", int),
-}
+SESSION = ("peer", "peer_as", "router")
+ROUTE = ("prefix", "family", "path_id", "path", "next_hop", "communities", "large_communities")
+UPDATE = ("time", "type", *SESSION, "mirror", *ROUTE, "old", "new", "reason", "event")
+ORIGIN = ("origin_as", "origin", "med", "local_pref")
+RIB = (*SESSION, "mirror", "mirror_name", *ROUTE, "since", "stale", *ORIGIN)
+CHANGE = ("change", "version", *RIB)
 # The fields of a line of `bgpdump -m`. Formats that end with `_AP` have a path identifier.
-BGPDUMP = {
-    "format": str,
-    "time": float,
-    "type": str,
-    "peer": str,
-    "peer_as": int,
-    "prefix": str,
-    "path_id": int,
-    "path": str,
-    "origin": str,
-    "next_hop": str,
-    "local_pref": int,
-    "med": int,
-    "communities": str,
-    "atomic_aggregate": str,
-    "aggregator": str,
+BGPDUMP = (
+    "format time type peer peer_as prefix path_id path origin next_hop local_pref med communities "
+    "atomic_aggregate aggregator"
+).split()
+INTEGERS = ("peer_as", "path_id", "mirror", "origin_as", "med", "local_pref")
+# Other columns are texts.
+TYPES: dict[str, type] = {
+    **dict.fromkeys(INTEGERS, int),
+    **dict.fromkeys(("time", "since"), float),
+    **dict.fromkeys(("communities", "large_communities"), list),
+    "stale": bool,
 }
-CHANGE: Columns = {"change": ("", str), "version": ("", str), **RIB}
 
 
 def open(*paths: PathLike) -> Archive:
@@ -85,11 +51,11 @@ def open(*paths: PathLike) -> Archive:
     return Archive([os.fspath(path) for path in paths])
 
 
-def moment(time: Time) -> str:
+def moment(time: Time | None) -> str | None:
     if isinstance(time, datetime.datetime):
         # Without a time zone it is in UTC, like texts.
         time = time.replace(tzinfo=time.tzinfo or datetime.timezone.utc).timestamp()
-    return time if isinstance(time, str) else f"{time:.6f}"
+    return time if time is None or isinstance(time, str) else f"{time:.6f}"
 
 
 def options(**values: Any) -> list[str]:
@@ -101,9 +67,10 @@ def options(**values: Any) -> list[str]:
     return words
 
 
-def listed(name: str, columns: Columns, objects: list[dict[str, Any]]) -> Table:
-    rows = [tuple(map(found.get, columns)) for found in objects]
-    return Table.of(name, [Column(key, *rest) for key, rest in columns.items()], rows)
+def listed(name: str, names: Sequence[str], objects: list[dict[str, Any]]) -> Table:
+    types = [(key, TYPES.get(key, str)) for key in names]
+    columns = [Column(key, "s" if of is float else "", of) for key, of in types]
+    return Table.of_objects(name, columns, objects)
 
 
 class Archive:
@@ -136,11 +103,10 @@ class Archive:
             path: A pattern for AS paths, as on routers: `_3333$`.
             community: Only routes with this community, such as `64500:1`.
         """
-        given = {"at": at, "diff": until}
-        times = {key: moment(time) for key, time in given.items() if time is not None}
-        filters = {"peer": peer, "more": more, "less": less, "path": path, "community": community}
+        words = options(at=moment(at), diff=moment(until), peer=peer, more=more, less=less)
+        words += options(path=path, community=community)
         # The prefix is after the options, as the first of the other words.
-        (found,) = self._show("rib", *options(**times, **filters), "--", prefix)
+        (found,) = self._show("rib", *words, "--", prefix)
         if until is None:
             return listed("rib", RIB, [flat(route) for route in found["routes"]])
         rows = [
@@ -171,8 +137,7 @@ class Archive:
             since, until: Only from and until a time.
             types: Only those of these types: `announce`, `withdraw`, `state`.
         """
-        given = {"since": since, "until": until}
-        times = {key: moment(time) for key, time in given.items() if time is not None}
+        times = {"since": moment(since), "until": moment(until)}
         words = options(prefix=prefix, peer=peer, as_=asn, **times)
         words += [word for kind in types for word in ("--type", kind)]
         return listed("updates", UPDATE, self._show("updates", *words, "--"))
@@ -184,9 +149,11 @@ class Archive:
         columns of `bgpdump -m`. `type` is `A`, `W`, or `STATE` with the numbers of the old and new
         state as `prefix` and `path`. Raises ImportError without polars and pyarrow.
         """
-        files = [file for path in self.paths for file in files_of(Path(path))]
-        for file in files:
-            yield from batches_of(file)
+        for path in map(Path, self.paths):
+            files = path.rglob("updates.*") if path.is_dir() else [path]
+            # The order of their names is that of their times.
+            for file in sorted(files, key=lambda file: (file.name, file)):
+                yield from batches_of(file)
 
     def peers(self) -> list[dict[str, Any]]:
         """The peers, an object for each: AS, state, numbers of messages and routes."""
@@ -207,13 +174,6 @@ class Archive:
 
 def flat(route: dict[str, Any]) -> dict[str, Any]:
     return {**route.pop("peering"), **route}
-
-
-def files_of(path: Path) -> list[Path]:
-    """The files with updates of an archive, in the order of their times."""
-    if not path.is_dir():
-        return [path]
-    return sorted(path.rglob("updates.*"), key=lambda file: (file.name, file))
 
 
 def batches_of(file: Path) -> Iterator[Any]:
@@ -250,14 +210,14 @@ def frame_of(lines: bytes) -> Any:
         schema=dict.fromkeys(names, polars.String),
         truncate_ragged_lines=True,
     )
-    types = {str: polars.String, int: polars.Int64, float: polars.Float64}
+    types = {int: polars.Int64, float: polars.Float64}
     has_id, place = polars.col("format").str.ends_with("_AP"), names.index("path_id")
     some, every = frame.select(some=has_id.any(), every=has_id.all()).row(0)
     columns = {}
-    for number, (name, of) in enumerate(BGPDUMP.items()):
+    for number, name in enumerate(BGPDUMP):
         column, before = polars.col(name), names[max(number - 1, 0)]
         if number >= place and not every:
             without = polars.lit(None) if number == place else polars.col(before)
             column = polars.when(has_id).then(column).otherwise(without) if some else without
-        columns[name] = column.cast(types[of])
+        columns[name] = column.cast(types.get(TYPES.get(name, str), polars.String))
     return frame.select(**columns).drop("format")

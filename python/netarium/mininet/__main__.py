@@ -1,7 +1,5 @@
 """Runs a script with `mininet` imported from here: `python -m netarium.mininet SCRIPT [ARGS]`."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import runpy

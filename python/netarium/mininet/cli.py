@@ -23,14 +23,6 @@ def command(about: str, call: Callable[[Mininet, str], Any]) -> Callable[[CLI, s
     return do
 
 
-def interfaces(node: Any) -> str:
-    return f"{node}: {','.join(node.intfNames())}"
-
-
-def lines(net: Mininet, text: Callable[[Any], str]) -> str:
-    return "".join(f"{text(node)}\n" for node in net.values())
-
-
 class CLI(cmd.Cmd):
     """Reads commands from a terminal, from `stdin`, or from the file `script`."""
 
@@ -62,17 +54,20 @@ class CLI(cmd.Cmd):
     def emptyline(self) -> bool:
         return False
 
-    def _locals(self) -> dict[str, Any]:
-        return {**self.mn.nameToNode, **self.locals}
-
     do_nodes = command(
         "List the nodes.", lambda net, _: f"available nodes are: \n{' '.join(sorted(net))}\n"
     )
     do_net = command(
         "List the nodes with their links.", lambda net, _: dumpNodeConnections(net.values())
     )
-    do_intfs = command("List the interfaces.", lambda net, _: lines(net, interfaces))
-    do_dump = command("List the nodes with their addresses.", lambda net, _: lines(net, repr))
+    do_intfs = command(
+        "List the interfaces.",
+        lambda net, _: "".join(f"{n}: {','.join(n.intfNames())}\n" for n in net.values()),
+    )
+    do_dump = command(
+        "List the nodes with their addresses.",
+        lambda net, _: "".join(f"{node!r}\n" for node in net.values()),
+    )
     do_links = command(
         "List the links with their states.",
         lambda net, _: "".join(f"{link} {link.status()}\n" for link in net.links),
@@ -115,7 +110,7 @@ class CLI(cmd.Cmd):
     def do_py(self, line: str) -> None:
         """Evaluate a Python expression; nodes are variables."""
         try:
-            result = eval(line, globals(), self._locals())
+            result = eval(line, globals(), {**self.mn.nameToNode, **self.locals})
         except Exception as problem:
             output(f"{problem}\n")
             return

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
-from .util import Unsupported
+from .util import Port, Unsupported, nothing, without_mac
 
 if TYPE_CHECKING:
     from .node import Node
@@ -70,21 +70,13 @@ def shape(
 
 
 class Intf:
-    """An end of a link: an interface of a node."""
+    """An end of a link: an interface of a node. It is of layer 3: `MAC` returns None."""
 
     def __init__(
-        self,
-        name: str,
-        node: Node,
-        port: int | None = None,
-        link: Link | None = None,
-        mac: str | None = None,
-        **params: Any,
+        self, name: str, node: Node, port: Port = None, link: Link | None = None, **params: Any
     ) -> None:
-        if mac is not None:
-            raise Unsupported(f"mac={mac!r} of {name}: interfaces of labs have no MAC address")
-        self.name, self.node, self.link = name, node, link
-        self.params = params
+        without_mac(name, params)
+        self.name, self.node, self.link, self.params = name, node, link, params
         self.ip: str | None = None
         self.prefixLen: int | None = None
         self.shaped = shape(**params)
@@ -110,11 +102,7 @@ class Intf:
         return self.ip
 
     updateIP = IP
-
-    def MAC(self) -> None:
-        """None: interfaces of labs are of layer 3."""
-
-    updateMAC = MAC
+    MAC = updateMAC = staticmethod(nothing)
 
     def isUp(self, setUp: bool = False) -> bool:
         """Whether the link is up; `setUp` brings it up."""
@@ -152,38 +140,28 @@ class Intf:
 
 
 class Link:
-    """A link between two nodes of a network."""
+    """A link between two nodes of a network.
+
+    Parameters of both ends are those of `shape`, and `intf`, their class. Those of one end have its
+    number: `intfName1`, `cls1`, and `params1`, a dictionary.
+    """
 
     def __init__(
-        self,
-        node1: Node,
-        node2: Node,
-        port1: int | None = None,
-        port2: int | None = None,
-        intfName1: str | None = None,
-        intfName2: str | None = None,
-        intf: Callable[..., Intf] = Intf,
-        cls1: Callable[..., Intf] | None = None,
-        cls2: Callable[..., Intf] | None = None,
-        params1: dict[str, Any] | None = None,
-        params2: dict[str, Any] | None = None,
-        **params: Any,
+        self, node1: Node, node2: Node, port1: Port = None, port2: Port = None, **params: Any
     ) -> None:
-        for given in ("addr1", "addr2"):
-            if params.pop(given, None) is not None:
-                raise Unsupported(f"{given} of a link: interfaces of labs have no MAC address")
         self.name = f"{node1}-{node2}"
+        without_mac(self.name, params)
         self.up = True
-        ends: list[Intf] = []
-        for node, port, name, cls, own in (
-            (node1, port1, intfName1, cls1, params1),
-            (node2, port2, intfName2, cls2, params2),
-        ):
+        cls = params.pop("intf", Intf)
+        own = [[params.pop(key + n, None) for key in ("intfName", "cls", "params")] for n in "12"]
+
+        def end(node: Node, port: Port, name: str | None, own_cls: Any, keys: Any) -> Intf:
             port = node.newPort() if port is None else port
-            name = name or f"{node}-eth{port}"
-            keys = {**params, **(own or {})}
-            ends.append((cls or intf)(name=name, node=node, port=port, link=self, **keys))
-        self.intf1, self.intf2 = ends
+            keys = {**params, **(keys or {}), "node": node, "port": port, "link": self}
+            made: Intf = (own_cls or cls)(name=name or f"{node}-eth{port}", **keys)
+            return made
+
+        self.intf1, self.intf2 = end(node1, port1, *own[0]), end(node2, port2, *own[1])
 
     def set_state(self, state: str) -> None:
         """Brings the link `up` or `down`."""

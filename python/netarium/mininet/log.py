@@ -1,7 +1,5 @@
 """Messages to standard error, without newlines of their own."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """The network: nodes and links, the lab that is made of them, tests between hosts."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import ipaddress
@@ -11,8 +9,6 @@ import os
 import re
 import select
 import shutil
-import subprocess
-import time
 from typing import Any, Callable, Iterable, Iterator, Mapping
 
 from .. import _up
@@ -20,10 +16,10 @@ from .._lab import Lab
 from .._run import Run
 from .link import Intf, Link
 from .log import error, info, output
-from .node import Controller, DefaultController, Host, HostPopen, Node, OVSKernelSwitch, Switch
+from .node import Controller, DefaultController, Host, Node, OVSKernelSwitch, Switch
 from .nodelib import NAT
 from .topo import Topo
-from .util import Unsupported, fmtBps, nothing, numCores
+from .util import Port, Unsupported, fmtBps, nothing, numCores
 
 VERSION = "2.3.0"
 PING = re.compile(r"(\d+) packets transmitted, (\d+)(?: packets)? received")
@@ -126,22 +122,17 @@ class Mininet:
         return NAT(name)
 
     def addLink(
-        self,
-        node1: Any,
-        node2: Any,
-        port1: int | None = None,
-        port2: int | None = None,
-        cls: Callable[..., Link] | None = None,
-        **params: Any,
+        self, node1: Any, node2: Any, port1: Port = None, port2: Port = None, **params: Any
     ) -> Any:
-        """Adds a link. Parameters: see `netarium.mininet.link.shape` and `Link`."""
+        """Adds a link. Parameters: its class `cls`, and those of `netarium.mininet.link.Link`."""
         ends = [self[node] if isinstance(node, str) else node for node in (node1, node2)]
         if self.lab is not None:
             raise Unsupported(f"link {ends[0]}-{ends[1]} after net.start(): the lab is up")
         for node in ends:
             if node.net is not self:
                 raise Unsupported(f"link to {node}, which is not a node of the network")
-        link = (cls or self.link)(*ends, port1, port2, **{"intf": self.intf, **params})
+        cls = params.pop("cls", None) or self.link
+        link = cls(*ends, port1, port2, **{"intf": self.intf, **params})
         same = sum(1 for other in self.links if other.name.startswith(link.name + "."))
         taken = any(other.name == link.name for other in self.links)
         link.name += f".{same + 2}" if taken else ""
@@ -189,20 +180,12 @@ class Mininet:
             for cls in controllers if isinstance(controllers, list) else [controllers]:
                 if not self.controllers and cls is not None:
                     self.addController("c0" if not isinstance(cls, Controller) else cls, cls)
-            for name in self.topo.hosts():
-                self.addHost(name, **self.topo.nodeInfo(name))
-            for name in self.topo.switches():
+            for name in self.topo.hosts() + self.topo.switches():
                 params = dict(self.topo.nodeInfo(name))
-                params.pop("isSwitch")
-                self.addSwitch(name, **params)
+                (self.addSwitch if params.pop("isSwitch", False) else self.addHost)(name, **params)
             for *_, params in self.topo.links(sort=True, withInfo=True):
                 self.addLink(**params)
         self.built = True
-
-    def labIntfs(self, node: Node) -> list[Intf]:
-        """The interfaces of a node in the order of the lab: `eth0`, `eth1`, …"""
-        ends = [intf for link in self.links for intf in (link.intf1, link.intf2)]
-        return [intf for intf in ends if intf.node is node]
 
     def makeLab(self) -> Lab:
         """The lab of the nodes and links."""
@@ -349,11 +332,11 @@ class Mininet:
     def pingAll(self, timeout: Any = None) -> float:
         return self.ping(timeout=timeout)
 
-    def pingPair(self) -> float:
-        return self.ping(self.hosts[:2])
-
     def pingAllFull(self) -> list[tuple[Any, Any, Any]]:
         return self.pingFull()
+
+    def pingPair(self) -> float:
+        return self.ping(self.hosts[:2])
 
     def pingPairFull(self) -> list[tuple[Any, Any, Any]]:
         return self.pingFull(self.hosts[:2])
@@ -395,25 +378,18 @@ class Mininet:
 
 
 @contextlib.contextmanager
-def serving(server: Node, words: list[str], port: int, udp: bool = False) -> Iterator[HostPopen]:
-    """A server that listens at a port while the context lasts."""
-    process = server.popen(words, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
+def serving(server: Node, words: list[str], ready: str) -> Iterator[_up.Process]:
+    """A server that is ready, such as `port 80`, while the context lasts."""
+    process = server.host.start([*server.wrap(), *words], ready=ready)
     try:
-        while not server.isListening(port, udp):
-            if process.poll() is not None:
-                raise RuntimeError(f"{' '.join(words)} on {server} ended: {process.returncode}")
-            time.sleep(0.05)
         yield process
     finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        process.stop()
 
 
 def iperf3(client: Node, server: Node, port: int, words: list[str]) -> list[float]:
     """The rates of server and client in bit/s."""
-    with serving(server, ["iperf3", "-s", "-1", "-p", str(port)], port):
+    with serving(server, ["iperf3", "-s", "-1", "-p", str(port)], _up.port(port)):
         text, _, _ = client.pexec(["iperf3", "-J", "-c", str(server.IP()), *words])
     found = json.loads(text)
     if "error" in found:
@@ -428,12 +404,12 @@ def iperf3(client: Node, server: Node, port: int, words: list[str]) -> list[floa
 
 def iperf2(client: Node, server: Node, port: int, words: list[str]) -> list[float]:
     """The rates of server and client in bit/s."""
-    udp = ["-u"] if "-u" in words else []
-    with serving(server, ["iperf", "-s", "-y", "C", "-p", str(port), *udp], port, bool(udp)) as own:
+    udp, ready = (["-u"], _up.udp_port) if "-u" in words else ([], _up.port)
+    line = ["iperf", "-s", "-y", "C", "-p", str(port), *udp]
+    with serving(server, line, ready(port)) as own:
         sent, problem, _ = client.pexec(["iperf", "-y", "C", "-c", str(server.IP()), *words])
-        assert own.stdout is not None
-        ready, _, _ = select.select([own.stdout], [], [], 5)
-        received = own.stdout.readline().decode() if ready else ""
+        _up.poll_until(lambda: "\n" in own.stdout, 5)
+        received = own.stdout
     if not sent.strip() or not received.strip():
         raise RuntimeError(f"iperf on {client} has no report\n{problem}")
-    return [float(text.split(",")[8]) for text in (received, sent.splitlines()[0])]
+    return [float(text.splitlines()[0].split(",")[8]) for text in (received, sent)]

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from .. import _binary, _up
 from .log import debug, info, warn
-from .util import Unsupported, nothing, numCores
+from .util import Unsupported, nothing, numCores, without_mac
 
 if TYPE_CHECKING:
     from .link import Intf
@@ -64,8 +64,7 @@ class Node:
         if not inNamespace and self.hasShell:
             raise Unsupported(f"inNamespace=False of {name}: all hosts of a lab have a namespace")
         self.name, self.params, self.inNamespace = name, params, inNamespace
-        if params.get("mac") is not None:
-            raise Unsupported(f"mac={params['mac']!r} of {name}: hosts of labs have no MAC address")
+        without_mac(name, params)
         for folder in params.get("privateDirs") or []:
             if not isinstance(folder, str):
                 raise Unsupported(f"privateDirs of {name}: pairs of folders; only texts work")
@@ -94,8 +93,7 @@ class Node:
             raise Unsupported(f"commands on {self}: switches and controllers of a lab run none")
         if self.net is None or not (self.net.built or self.net.lab):
             raise Unsupported(f"command on {self}: nodes run commands after net.start()")
-        if self.net.lab is None:
-            self.net.start()
+        self.net.start()
         assert self.net.lab is not None
         return self.net.lab[self.name]
 
@@ -104,7 +102,7 @@ class Node:
         return []
 
     def _words(self, words: list[str]) -> list[str]:
-        return self.wrap() + self.host._words(words, None)
+        return [*self.wrap(), _binary.binary(), *self.host._words(words, None)]
 
     @property
     def shell(self) -> subprocess.Popen[bytes]:
@@ -120,7 +118,10 @@ class Node:
         os.close(slave)
         self._output = os.fdopen(master, "rb", 0)
         Node.outToNode[master] = self
-        for number, intf in enumerate(self.net.labIntfs(self) if self.net else []):
+        # The lab has its interfaces in the order of the links: `eth0`, `eth1`, …
+        links = self.net.links if self.net else []
+        ends = [end for link in links for end in (link.intf1, link.intf2) if end.node is self]
+        for number, intf in enumerate(ends):
             self.cmd(RENAME.format(number, shlex.quote(intf.name)))
         return self._shell
 
@@ -165,14 +166,11 @@ class Node:
             Node.terminate(self)
         return self._decoder.decode(data)
 
-    def waitReadable(self, timeoutms: int | None = None) -> bool:
-        poller = select.poll()
-        poller.register(self.stdout.fileno(), select.POLLIN)
-        return bool(poller.poll(timeoutms))
-
     def monitor(self, timeoutms: int | None = None, findPid: bool = True) -> str:
         """New output; `waiting` is false after the end of the command."""
-        if not self.waitReadable(timeoutms):
+        poller = select.poll()
+        poller.register(self.stdout.fileno(), select.POLLIN)
+        if not poller.poll(timeoutms):
             return ""
         data = self.read()
         while data.count("\x01") > data.count("\x02") and self._shell is not None:
@@ -268,13 +266,11 @@ class Node:
         ip = self.params.get("ip") if intf is None else None
         return (found and found.IP()) or (ip.split("/")[0] if ip else None)
 
-    def MAC(self, intf: Any = None) -> None:
-        """None: interfaces of labs are of layer 3."""
+    # Interfaces are of layer 3.
+    MAC = setARP = staticmethod(nothing)
 
     def setIP(self, ip: str, prefixLen: int = 8, intf: Any = None, **_kwargs: Any) -> None:
         self.intf(intf).setIP(ip, prefixLen)
-
-    setARP = staticmethod(nothing)
 
     def setDefaultRoute(self, intf: Any = None) -> str:
         """Sets the default route, to an interface or a text such as `via 10.0.0.1`."""
@@ -339,16 +335,15 @@ class CPULimitedHost(Host):
 
     def limit(self) -> None:
         """Makes the cgroup of the host."""
-        v1, v2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
         assert self.lab is not None
-        name = f"netarium-{self.lab.id}-{self.name}"
         quota = int(self.cpu * self.period_us * numCores())
+        root, settings = Path("/sys/fs/cgroup"), {"cpu.max": f"{quota} {self.period_us}"}
+        if (root / "cpu").is_dir():
+            # cgroups v1
+            root /= "cpu"
+            settings = {"cpu.cfs_period_us": f"{self.period_us}", "cpu.cfs_quota_us": f"{quota}"}
+        group = root / f"netarium-{self.lab.id}-{self.name}"
         try:
-            if v1.is_dir():
-                group, settings = v1 / name, {"cpu.cfs_period_us": str(self.period_us)}
-                settings["cpu.cfs_quota_us"] = str(quota)
-            else:
-                group, settings = v2 / name, {"cpu.max": f"{quota} {self.period_us}"}
             group.mkdir()
             self.group = group
             for key, value in settings.items():

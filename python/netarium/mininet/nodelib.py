@@ -1,7 +1,5 @@
 """Further nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .node import Node, Switch

@@ -1,10 +1,8 @@
 """Topologies: nodes and links as data, from which `Mininet` builds a network."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from .util import irange, natural
+from .util import Port, irange, natural
 
 Info = dict[str, Any]
 
@@ -35,15 +33,13 @@ class Topo:
         return self.addNode(name, isSwitch=True, **(opts or self.sopts))
 
     def addLink(
-        self,
-        node1: str,
-        node2: str,
-        port1: int | None = None,
-        port2: int | None = None,
-        key: Any = None,
-        **opts: Any,
+        self, node1: str, node2: str, port1: Port = None, port2: Port = None, **opts: Any
     ) -> Any:
-        """Adds a link; `opts` are those of `Mininet.addLink`. Returns its key, or its number."""
+        """Adds a link; `opts` are those of `Mininet.addLink`, and `key`.
+
+        Returns its key, by default its number.
+        """
+        key = opts.pop("key", None)
         port1, port2 = self.addPort(node1, node2, port1, port2)
         info = {**(opts or self.lopts), "node1": node1, "node2": node2}
         info.update(port1=port1, port2=port2)
@@ -51,7 +47,7 @@ class Topo:
         return self._links[-1][0]
 
     def addPort(
-        self, src: str, dst: str, sport: int | None = None, dport: int | None = None
+        self, src: str, dst: str, sport: Port = None, dport: Port = None
     ) -> tuple[int, int]:
         """The port numbers of a new link; those of switches start at 1."""
         left, right = self.ports.setdefault(src, {}), self.ports.setdefault(dst, {})
@@ -76,12 +72,11 @@ class Topo:
         self, sort: bool = False, withKeys: bool = False, withInfo: bool = False
     ) -> list[tuple[Any, ...]]:
         """The links as tuples of two names, and of the key and the options if requested."""
-        found: list[tuple[Any, ...]] = []
-        for key, info in self._links:
-            keys = (key,) if withKeys else ()
-            infos = (info,) if withInfo else ()
-            found.append((info["node1"], info["node2"], *keys, *infos))
-        return sorted(found, key=lambda link: list(map(natural, link[:2]))) if sort else found
+        found = [(info["node1"], info["node2"], key, info) for key, info in self._links]
+        if sort:
+            found.sort(key=lambda link: list(map(natural, link[:2])))
+        places = [0, 1, *([2] if withKeys else []), *([3] if withInfo else [])]
+        return [tuple(link[place] for place in places) for link in found]
 
     def nodeInfo(self, name: str) -> Info:
         return self._nodes[name]

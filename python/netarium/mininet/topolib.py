@@ -1,7 +1,5 @@
 """Further topologies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .net import Mininet

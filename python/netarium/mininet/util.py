@@ -1,22 +1,32 @@
 """Functions that scripts use beside the network."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re
 import select
 import shlex
 import subprocess
-import time
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 from .._errors import NetariumError
+from .._up import poll_until
 from .log import output
+
+
+Port = int | None
+"""The number of an interface at its node; None stands for the next one."""
 
 
 class Unsupported(NetariumError):
     """A call or argument of Mininet that labs do not have; the message names it."""
+
+
+def without_mac(owner: str, params: Mapping[str, Any]) -> None:
+    """Raises Unsupported if a parameter is a MAC address."""
+    for name in ("mac", "addr1", "addr2"):
+        if params.get(name) is not None:
+            what = f"{name}={params[name]!r} of {owner}"
+            raise Unsupported(f"{what}: interfaces of labs have no MAC address")
 
 
 def irange(start: int, end: int) -> Iterable[int]:
@@ -85,12 +95,7 @@ def waitListening(
     """
     if isinstance(server, str):
         server = next(host for host in client.net.hosts if host.IP() == server)
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while not server.isListening(port):
-        if deadline is not None and time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+    return poll_until(lambda: server.isListening(port), timeout)
 
 
 def pmonitor(
