@@ -14,35 +14,22 @@ A paper is a folder of figures; a figure is a function with the decorator `figur
 `python -m netarium_papers --list` lists all figures.
 """
 
-from ._evidence import Claim, Evidence, Plot, Table
-from ._figure import Figure, Paper, figure, papers
-from ._run import Job, Run, label
-from ._random import RandomStream
-from ._stage import Options, PaperError, Stage, measure, measure_each
-from ._statistics import Moments, Points, cdf, moments, quantile, rates
-
-__all__ = [
-    "Claim",
-    "Evidence",
-    "Figure",
-    "Job",
-    "Moments",
-    "Options",
-    "Paper",
-    "PaperError",
-    "Plot",
-    "Points",
-    "RandomStream",
-    "Run",
-    "Stage",
-    "Table",
-    "cdf",
-    "figure",
-    "label",
-    "measure",
-    "measure_each",
-    "moments",
-    "papers",
-    "quantile",
-    "rates",
-]
+from ._evidence import Claim as Claim, Evidence as Evidence, Plot as Plot, Table as Table
+from ._figure import Figure as Figure, Paper as Paper, figure as figure, papers as papers
+from ._random import RandomStream as RandomStream
+from ._run import Job as Job, Run as Run, label as label
+from ._stage import (
+    Options as Options,
+    PaperError as PaperError,
+    Stage as Stage,
+    measure as measure,
+    measure_each as measure_each,
+)
+from ._statistics import (
+    Moments as Moments,
+    Points as Points,
+    cdf as cdf,
+    moments as moments,
+    quantile as quantile,
+    rates as rates,
+)
