@@ -122,17 +122,22 @@ class Mininet:
         return NAT(name)
 
     def addLink(
-        self, node1: Any, node2: Any, port1: Port = None, port2: Port = None, **params: Any
+        self,
+        node1: Any,
+        node2: Any,
+        port1: Port = None,
+        port2: Port = None,
+        cls: Callable[..., Link] | None = None,
+        **params: Any,
     ) -> Any:
-        """Adds a link. Parameters: its class `cls`, and those of `netarium.mininet.link.Link`."""
+        """Adds a link of the class `cls`. Parameters: see `netarium.mininet.link.Link`."""
         ends = [self[node] if isinstance(node, str) else node for node in (node1, node2)]
         if self.lab is not None:
             raise Unsupported(f"link {ends[0]}-{ends[1]} after net.start(): the lab is up")
         for node in ends:
             if node.net is not self:
                 raise Unsupported(f"link to {node}, which is not a node of the network")
-        cls = params.pop("cls", None) or self.link
-        link = cls(*ends, port1, port2, **{"intf": self.intf, **params})
+        link = (cls or self.link)(*ends, port1, port2, **{"intf": self.intf, **params})
         same = sum(1 for other in self.links if other.name.startswith(link.name + "."))
         taken = any(other.name == link.name for other in self.links)
         link.name += f".{same + 2}" if taken else ""

@@ -33,13 +33,15 @@ class Topo:
         return self.addNode(name, isSwitch=True, **(opts or self.sopts))
 
     def addLink(
-        self, node1: str, node2: str, port1: Port = None, port2: Port = None, **opts: Any
+        self,
+        node1: str,
+        node2: str,
+        port1: Port = None,
+        port2: Port = None,
+        key: Any = None,
+        **opts: Any,
     ) -> Any:
-        """Adds a link; `opts` are those of `Mininet.addLink`, and `key`.
-
-        Returns its key, by default its number.
-        """
-        key = opts.pop("key", None)
+        """Adds a link; `opts` are those of `Mininet.addLink`. Returns its key, or its number."""
         port1, port2 = self.addPort(node1, node2, port1, port2)
         info = {**(opts or self.lopts), "node1": node1, "node2": node2}
         info.update(port1=port1, port2=port2)
