@@ -126,13 +126,13 @@ def interrupt(threads: Iterable[int]) -> None:
             child.send_signal(signal.SIGINT)
 
 
-def call(*words: str, text: str | None = None) -> list[dict[str, Any]]:
+def call(*words: str, text: str | None = None, codes: Sequence[int] = (0,)) -> list[dict[str, Any]]:
     """Runs a subcommand with `--json`; returns its objects. Raises its error.
 
-    `text` is the content of the lab file, for errors.
+    `text` is the content of the lab file, for errors. `codes` are exit codes without an error.
     """
     result = wait(start(["--json", "--quiet", *words]))
-    if result.exit_code:
+    if result.exit_code not in codes:
         fail(result, text)
     return result.objects
 

@@ -27,32 +27,31 @@ Settings = Mapping[str, Any]
 numbers = itertools.count()
 
 
-class RunKeys(TypedDict, total=False):
-    """Arguments of `Lab.sim` and `Lab.run`."""
+class Overrides(TypedDict, total=False):
+    """Arguments that override values of the lab."""
 
-    flows: Iterable[Section]
     duration: str | None
     seed: int | None
     name: str | None
     set: Settings | None
+
+
+class RunKeys(Overrides, total=False):
+    """Arguments of `Lab.sim` and `Lab.run`."""
+
+    flows: Iterable[Section]
     runs: PathLike
     check: bool
 
 
-def overrides(
-    duration: str | None = None,
-    seed: int | None = None,
-    name: str | None = None,
-    set: Settings | None = None,
-) -> list[str]:
+def overrides(**given: Unpack[Overrides]) -> list[str]:
     """The options that override values of a lab file."""
+    duration = given.get("duration")
     if duration is not None and not isinstance(duration, str):
         raise without_unit("duration", duration, "10 s")
-    options = [("--duration", duration), ("--seed", seed), ("--name", name)]
-    words = [word for key, value in options if value is not None for word in (key, str(value))]
-    return words + [
-        word for pair in (set or {}).items() for word in ("--set", _toml.setting(*pair))
-    ]
+    options = [(f"--{key}", given.get(key)) for key in ("duration", "seed", "name")]
+    options += [("--set", _toml.setting(*pair)) for pair in (given.get("set") or {}).items()]
+    return [word for key, value in options if value is not None for word in (key, str(value))]
 
 
 class Lab(Keys):
@@ -207,41 +206,24 @@ class Lab(Keys):
         return self._start("run", "--repeat", repeat, **keys)
 
     def _start(
-        self,
-        subcommand: str,
-        many: str,
-        count: int | None,
-        *,
-        flows: Iterable[Section] = (),
-        runs: PathLike = "runs",
-        check: bool = False,
-        report: bool = True,
-        **settings: Any,
+        self, subcommand: str, many: str, count: int | None, check: bool = False, **keys: Any
     ) -> Run | RunSet:
-        for name in settings.keys() - RunKeys.__annotations__.keys():
-            raise TypeError(f"{subcommand}() has no argument {name!r}")
         words = [] if count is None else [many, str(count)]
-        words += [*([] if report else ["--no-report"]), *overrides(**settings)]
-        result, text = self._command(subcommand, runs, words, list(flows))
+        result, text = self._command(subcommand, *words, **keys)
         return _run.opened(result, count is not None, check, text)
 
     def _command(
-        self, subcommand: str, runs: PathLike, words: list[str], extra: Iterable[Section] = ()
+        self, *words: str, flows: Iterable[Section] = (), runs: PathLike = "runs", **settings: Any
     ) -> tuple[_binary.Result, str | None]:
         """Runs a subcommand that starts the lab. The result, and the text of `_file`."""
-        with self._file(extra) as (path, text):
-            words = [subcommand, "--json", "--quiet", "--runs", os.fspath(runs), *words, path]
-            return _binary.wait(_binary.start(words)), text
+        for name in settings.keys() - Overrides.__annotations__.keys():
+            raise TypeError(f"{words[0]}() has no argument {name!r}")
+        options = ["--json", "--quiet", "--runs", os.fspath(runs), *overrides(**settings)]
+        with self._file(list(flows)) as (path, text):
+            return _binary.wait(_binary.start([*words, *options, path])), text
 
     def up(
-        self,
-        *,
-        duration: str | None = None,
-        seed: int | None = None,
-        name: str | None = None,
-        set: Settings | None = None,
-        runs: PathLike = "runs",
-        keep: bool = False,
+        self, *, runs: PathLike = "runs", keep: bool = False, **settings: Unpack[Overrides]
     ) -> _up.RunningLab:
         """Starts the lab on the wall clock; it stays up until the end of `with`, or `down()`.
 
@@ -249,7 +231,7 @@ class Lab(Keys):
         Returns when all programs with a `ready` condition are ready. Other arguments are those of
         `sim`. Raises LabError, CapabilityError, ProgramError if a program was not ready in time.
         """
-        result, text = self._command("up", runs, overrides(duration, seed, name, set))
+        result, text = self._command("up", runs=runs, **settings)
         started = [found for found in result.objects if found["schema"] == "netarium.up/1"]
         labs = [_up.RunningLab(found, keep) for found in started]
         if result.exit_code:

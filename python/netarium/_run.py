@@ -12,7 +12,7 @@ import re
 import textwrap
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from . import _binary, _plot
 from ._errors import FailedRunError, NetariumError, ProgramError, RunInterrupted, UntrustedRunError
@@ -31,7 +31,7 @@ from ._table import (
 PathLike = str | os.PathLike[str]
 UNTRUSTED, PROGRAM = 3, 5
 # Exit codes of a run that has results; other codes are errors.
-WITH_RESULTS = (0, 1, UNTRUSTED, PROGRAM)
+WITH_RESULTS = (0, 1, UNTRUSTED, PROGRAM, _binary.INTERRUPTED)
 SUMMARIES = ("flows", "links", "programs", "bundles", "control", "simulation", "lateness", "load")
 
 
@@ -315,21 +315,22 @@ def listed_columns(found: dict[str, Any]) -> dict[str, list[Column]]:
     return {table["name"]: list(map(column, table["columns"])) for table in found["tables"]}
 
 
-RunRow = tuple[Sequence[str | None], int, str, dict[str, Metric], str]
+RunRow = tuple[Mapping[str, str], int, str, dict[str, Metric], str]
 
 
-def run_rows(name: str, fields: Sequence[str], runs: Sequence[RunRow]) -> Table:
-    """A table with a row for each run: values of `fields`, `seed`, `outcome`, metrics, `folder`."""
+def run_rows(name: str, runs: Sequence[RunRow]) -> Table:
+    """A table with a row for each run: swept values, `seed`, `outcome`, metrics, `folder`."""
+    fields = dict.fromkeys((field for run in runs for field in run[0]), str)
     metrics = {metric: m.unit for run in runs for metric, m in run[3].items()}
-    columns = plain_columns(**dict.fromkeys(fields, str), seed=int, outcome=str)
+    columns = plain_columns(**fields, seed=int, outcome=str)
     columns += [Column(metric, metrics[metric], float) for metric in sorted(metrics)]
     columns += plain_columns(folder=str)
     rows = []
     for values, seed, outcome, measured, folder in runs:
-        found = [measured.get(metric) for metric in sorted(metrics)]
-        numbers = [None if metric is None else float(metric.value) for metric in found]
-        rows.append((*values, seed, outcome, *numbers, folder))
-    return Table.of(name, columns, rows)
+        numbers = {metric: float(found.value) for metric, found in measured.items()}
+        own = {"seed": seed, "outcome": outcome, "folder": folder}
+        rows.append({**values, **own, **numbers})
+    return Table.of_objects(name, columns, rows)
 
 
 class RunSet:
@@ -365,7 +366,7 @@ class RunSet:
     def table(self) -> Table:
         """A row for each run, with the columns of `netarium.sweep`."""
         rows = [(run.seed, run.outcome, run.metrics, str(run.folder)) for run in self.runs]
-        return run_rows("runs", [], [([], *row) for row in rows])
+        return run_rows("runs", [({}, *row) for row in rows])
 
     def check(self) -> RunSet:
         """Returns the set if all runs passed; raises the error of the first other run."""
@@ -379,11 +380,10 @@ class RunSet:
 
 def opened(result: _binary.Result, many: bool, check: bool, text: str | None) -> Run | RunSet:
     """The run, or the set of runs, of a command that has ended. Raises its error."""
-    for line in result.stderr.splitlines():
-        if line.startswith("warning: "):
-            warnings.warn(line[len("warning: ") :], stacklevel=4)
+    for text_of_warning in re.findall("^warning: (.*)", result.stderr, re.MULTILINE):
+        warnings.warn(text_of_warning, stacklevel=4)
     folders = [found["folder"] for found in result.objects if "folder" in found]
-    if not folders or (result.exit_code not in WITH_RESULTS and result.exit_code != 130):
+    if not folders or result.exit_code not in WITH_RESULTS:
         if result.exit_code == _binary.INTERRUPTED:
             raise RunInterrupted(None)
         _binary.fail(result, text)

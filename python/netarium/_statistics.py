@@ -168,11 +168,9 @@ def diff(
     folders = [str(getattr(of, "folder", of)) for of in (before, after)]
     words = [word for name in metrics for word in ("--metric", name)]
     words += [word for limit in tolerances for word in ("--tolerance", limit)]
-    result = _binary.wait(_binary.start(["diff", "--json", "--quiet", *words, *folders]))
     # Exit code 1: a metric changed beyond its tolerance.
-    if result.exit_code not in (0, 1):
-        _binary.fail(result)
+    found = _binary.call("diff", *words, *folders, codes=(0, 1))
     columns = plain_columns(metric=str, unit=str, first=float, second=float, relative=float)
     columns += plain_columns(changed=bool, p=float, low=float, high=float)
-    changes = result.objects[0]["changes"]
+    changes = found[0]["changes"]
     return Table.of_objects("diff", columns, [{**c, **c.get("difference", {})} for c in changes])

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from . import _binary
 from ._lab import Lab, overrides
-from ._run import Metric, PathLike, Run, run_rows
+from ._run import Metric, PathLike, Run, opened, run_rows
 from ._table import Table, extra
 
 Executor = concurrent.futures.Executor
@@ -60,7 +60,8 @@ def perform(task: Task) -> Point:
     run = next((run for run in runs if run.record["status"] == "finished"), None)
     if run is None:
         keys: dict[str, Any] = {"duration": task.duration, "seed": task.seed, "set": task.settings}
-        found = task.lab._start("sim", "--seeds", None, runs=task.folder, report=False, **keys)
+        result, text = task.lab._command("sim", "--no-report", runs=task.folder, **keys)
+        found = opened(result, False, False, text)
         assert isinstance(found, Run)
         run = found
     return Point(run.outcome, run.metrics, str(run.folder))
@@ -108,7 +109,7 @@ def sweep(
     lab = lab.copy()
     lab.folder = Path(lab.folder).absolute()
     swept = {field: {"sweep": list(choices)} for field, choices in values.items()}
-    words = overrides(duration, set=swept)
+    words = overrides(duration=duration, set=swept)
     version = _binary.output("--version")
     tasks: list[Task] = []
     chosen = list(seeds)
@@ -120,17 +121,15 @@ def sweep(
                 # Equal runs for all seeds would have no variance.
                 jitter = min(100_000_000, int(plan["duration_s"] * 1e7))
                 settings.setdefault("lab.start_jitter", f"{jitter} ns")
-            words = ["--resolved", *overrides(duration, set=settings), path]
+            words = ["--resolved", *overrides(duration=duration, set=settings), path]
             resolved = version + _binary.output("check", "--quiet", *words)
             name = hashlib.sha256(resolved.encode()).hexdigest()[:16]
             for seed in chosen or [int(plan["seed"])]:
                 place = folder.absolute() / name / str(seed)
                 tasks.append(Task(lab, values, settings, seed, duration, place))
     done = points(tasks, executor, progress or (lambda done, total: done))
-    fields = list(dict.fromkeys(field for task in tasks for field in task.values))
-    cells = [[task.values.get(field) for field in fields] for task in tasks]
-    rows = [(own, task.seed, *point) for own, task, point in zip(cells, tasks, done)]
-    return run_rows("sweep", fields, rows)
+    rows = [(task.values, task.seed, *point) for task, point in zip(tasks, done)]
+    return run_rows("sweep", rows)
 
 
 def points(tasks: list[Task], executor: Executor | None, progress: Progress) -> list[Point]:

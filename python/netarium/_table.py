@@ -176,16 +176,13 @@ def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     full = max(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns)
     columns = list(zip(heads, *rows))
     numbers = ["", *map(str, range(len(rows)))]
-    blocks = [fitting(columns, full)]
-    rest = [] if len(blocks[0]) == len(columns) else columns
-    wrapped: list[list[list[str]]] = []
-    while rest and len(wrapped) < MAX_BLOCKS:
-        wrapped.append(fitting([numbers, *rest], full))
-        rest = rest[len(wrapped[-1]) - 1 :]
-    if rest:
-        blocks[0].append(["…"] * len(numbers))
-    else:
-        blocks = wrapped or blocks
+    blocks, rest = [fitting(columns, full)], columns
+    if len(blocks[0]) < len(columns):
+        first, blocks = blocks[0], []
+        while rest and len(blocks) < MAX_BLOCKS:
+            blocks.append(fitting([numbers, *rest], full))
+            rest = rest[len(blocks[-1]) - 1 :]
+        blocks = [[*first, ["…"] * len(numbers)]] if rest else blocks
     return "\n\n".join(
         "\n".join("  ".join(cells).rstrip() for cells in zip(*block)) for block in blocks
     )
