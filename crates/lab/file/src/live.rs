@@ -13,7 +13,7 @@ use crate::diagnostic::{Diagnostics, Sink};
 use crate::fields::{AT, LINK};
 use crate::files::Files;
 use crate::plan::{Action, Event, Plan};
-use crate::resolved::direction_fields;
+use crate::resolved::{self, direction_fields};
 use crate::sweep::value_of;
 use crate::tree::{At, Data, Entry, Table, Value};
 use crate::validate;
@@ -28,6 +28,8 @@ pub struct LinkChanges {
     pub changes: Vec<LinkChange>,
     /// Warnings; may be empty.
     pub warnings: Diagnostics,
+    /// The fields as `[[at]]` events for the end of the lab file.
+    pub at_events: String,
 }
 
 /// A change of one direction of a link, or of its state.
@@ -48,6 +50,18 @@ pub fn source(fields: &[(String, String)]) -> String {
     text
 }
 
+/// A mark as a comment for the end of the lab file.
+pub fn mark_comment(at: Time, mark: &str) -> String {
+    format!("\n# {}: mark {}\n", seconds(at), resolved::text(mark))
+}
+
+/// A time in seconds, to the nanosecond: on the virtual clock, the event then repeats the run.
+fn seconds(time: Time) -> String {
+    let (whole, part) = (time.as_nanos() / 1_000_000_000, time.as_nanos() % 1_000_000_000);
+    let text = format!("{whole}.{part:09}");
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Compiles changes of a running lab that take effect at `at`. `current` has the properties of a
 /// link at this time. Paths of files are relative to `base_dir`. A value that a link already has
 /// causes no change.
@@ -62,7 +76,7 @@ pub fn change_links(
     base_dir: &Path,
 ) -> Result<LinkChanges, Diagnostics> {
     let mut sink = Sink::default();
-    let (text, root) = (source(fields), tree(plan, fields, &mut sink));
+    let (text, root) = (source(fields), tree(plan, at, fields, &mut sink));
     validate::file(&root, &mut sink);
     let mut events = Vec::new();
     if !sink.has_errors() {
@@ -82,11 +96,12 @@ pub fn change_links(
     if is_wrong {
         return Err(found);
     }
-    Ok(LinkChanges { changes: with_fields(plan, events, current), warnings: found })
+    let changes = with_fields(plan, events, current);
+    Ok(LinkChanges { changes, warnings: found, at_events: at_events(&root) })
 }
 
 /// The events as a tree of `[[at]]` sections: one per link for its properties, one per state.
-fn tree(plan: &Plan, fields: &[(String, String)], sink: &mut Sink) -> Table {
+fn tree(plan: &Plan, time: Time, fields: &[(String, String)], sink: &mut Sink) -> Table {
     let mut events: Vec<Table> = Vec::new();
     let mut start = 0;
     for (field, text) in fields {
@@ -101,7 +116,7 @@ fn tree(plan: &Plan, fields: &[(String, String)], sink: &mut Sink) -> Table {
         let value = Value { at: at.clone(), data: value_of(text) }.moved_to(&at);
         if path == LINK.state.field.key {
             if let Some(word @ ("up" | "down")) = value.text() {
-                let mut event = event_of(name, &key_at);
+                let mut event = event_of(time, name, &key_at);
                 put(&mut event, word, &key_at, Value { at, data: Data::Flag(true) });
                 events.push(event);
             } else {
@@ -114,7 +129,7 @@ fn tree(plan: &Plan, fields: &[(String, String)], sink: &mut Sink) -> Table {
         let set = AT.set.field.key;
         let has = |event: &Table| event.text(AT.link) == Some(name) && event.get(set).is_some();
         let place = events.iter().position(has).unwrap_or_else(|| {
-            events.push(event_of(name, &key_at));
+            events.push(event_of(time, name, &key_at));
             events.len() - 1
         });
         put(&mut events[place], &format!("{set}.{path}"), &key_at, value);
@@ -139,12 +154,24 @@ fn parse<'f>(plan: &Plan, field: &'f str) -> Option<(&'f str, &'f str)> {
     known.max_by_key(|(name, _)| name.len()).or_else(|| rest.split_once('.'))
 }
 
-fn event_of(link: &str, at: &At) -> Table {
+fn event_of(time: Time, link: &str, at: &At) -> Table {
     let mut event = Table::default();
-    let text = |text: &str| Value { at: at.clone(), data: Data::Text(text.to_owned()) };
-    put(&mut event, AT.time.field.key, at, text("0 s"));
-    put(&mut event, AT.link.field.key, at, text(link));
+    let text = |text: String| Value { at: at.clone(), data: Data::Text(text) };
+    put(&mut event, AT.time.field.key, at, text(seconds(time)));
+    put(&mut event, AT.link.field.key, at, text(link.to_owned()));
     event
+}
+
+/// The events of a tree in the syntax of the file.
+fn at_events(root: &Table) -> String {
+    let mut text = String::new();
+    for (_, event) in root.entries_of("at") {
+        text.push_str("\n[[at]]\n");
+        for Entry { key, value, .. } in &event.entries {
+            text.extend([key, " = ", &value.quoted(), "\n"]);
+        }
+    }
+    text
 }
 
 /// Sets the value at a path of keys; tables on the path are created.
@@ -243,6 +270,29 @@ mod tests {
             assert_eq!(config.loss, Loss::Bernoulli("5 %".parse().unwrap()));
         }
         assert!(set(&plan, &[("link.core.1.delay", "10 ms")]).unwrap().changes.is_empty());
+    }
+
+    #[test]
+    fn writes_changes_as_events_of_the_lab_file() {
+        let fields = [
+            ("link.core.1.delay", "100 ms"),
+            ("link.core.1.up.rate", "1 Mbit/s"),
+            ("link.core.1.loss", "{ model = \"gilbert-elliott\", p = \"2 %\", r = \"40 %\" }"),
+            ("link.core.1.state", "down"),
+        ];
+        let text = set(&plan(), &fields).unwrap().at_events;
+        let expected = "\n[[at]]\ntime = \"0.000000007 s\"\nlink = \"core.1\"\nset = { \
+                        delay = \"100 ms\", up = { rate = \"1 Mbit/s\" }, loss = { \
+                        model = \"gilbert-elliott\", p = \"2 %\", r = \"40 %\" } }\n\n[[at]]\n\
+                        time = \"0.000000007 s\"\nlink = \"core.1\"\ndown = true\n";
+        assert_eq!(text, expected);
+        let mark = mark_comment(Time::from_nanos(5_250_000_000), "healed\n\"now\"");
+        assert_eq!(mark, "\n# 5.25 s: mark \"healed\\n\\\"now\\\"\"\n");
+        // The saved events make the same changes.
+        let lab = format!("{LAB}{text}{mark}");
+        let saved = crate::parse("lab.toml", &lab, Path::new("")).unwrap().plans.remove(0);
+        let live = set(&plan(), &fields).unwrap().changes;
+        assert!(saved.events.iter().eq(live.iter().map(|change| &change.event)), "{saved:?}");
     }
 
     #[test]

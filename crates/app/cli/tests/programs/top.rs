@@ -6,20 +6,7 @@ use serde_json::Value;
 
 use super::bench::{Bench, installed, requires_labs};
 use super::terminal::on_a_terminal;
-
-const LAB: &str = r#"
-lab = { name = "pair", duration = "2 s" }
-[node.a]
-[node.b]
-[[link]]
-name = "wire"
-ends = ["a", "b"]
-rate = "10 Mbit/s"
-delay = "5 ms"
-[[flow]]
-from = "a"
-to = "b"
-"#;
+use super::watch::{LAB, lab_of_flows};
 
 #[test]
 fn changes_a_link_by_keys_and_restores_the_terminal() {
@@ -43,7 +30,7 @@ fn shows_a_finished_run_at_a_terminal() {
         return;
     }
     let bench = Bench::new();
-    bench.write("pair.toml", LAB);
+    bench.write("pair.toml", lab_of_flows());
     let sim = bench.netarium(&["sim", "pair.toml", "--json"]);
     let record: Value = serde_json::from_slice(&sim.stdout).unwrap();
     on_a_terminal(&bench, include_str!("top.py"), &[record["folder"].as_str().unwrap()]);

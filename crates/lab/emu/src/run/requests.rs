@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use base::Time;
-use lab::live::LinkChange;
+use lab::live::{LinkChange, mark_comment};
 use run::live::Tap;
 use run::record::EventRecord;
 use run::{Level, Recorder};
@@ -47,11 +47,12 @@ impl Running {
         match request {
             Request::Set(fields) => self.set(now, &fields),
             Request::Mark(text) => {
+                let at_events = mark_comment(now, &text);
                 let text = format!("mark: {text}");
                 self.recorder.handle().log(now, Level::Info, SOURCE, &text);
                 let (at_s, events) = (now.as_secs_f64(), vec![text.clone()]);
                 self.record_event(now, text);
-                Answer::Done { at_s, events, warnings: Vec::new() }
+                Answer::Done { at_s, events, warnings: Vec::new(), at_events }
             }
             Request::Clock(_) => {
                 Answer::Refused { why: "the lab runs on the wall clock".to_owned() }
@@ -74,7 +75,8 @@ impl Running {
                 let events = events.collect();
                 let warnings = Finding::all(&found.warnings);
                 self.requests.0.extend(found.changes);
-                Answer::Done { at_s: at.as_secs_f64(), events, warnings }
+                let (at_s, at_events) = (at.as_secs_f64(), found.at_events);
+                Answer::Done { at_s, events, warnings, at_events }
             }
             Err(wrong) => Answer::Wrong { errors: Finding::all(&wrong) },
         }
