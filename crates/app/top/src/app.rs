@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use run::live::{Answer, FinishedRun, Hello, Message, Request};
+use run::live::{Answer, FinishedRun, Hello, Message, ProgramState, Request};
 
-use crate::form::{Form, Input};
+use crate::form::{Fields, Form, Input};
 use crate::history::{History, Rates, State};
 use crate::rows::{self, Row, Sort, Tab};
 
@@ -15,6 +15,11 @@ pub(crate) enum Mode {
     Filter(Input),
     Mark(Input),
     Form(Box<Form>),
+    /// Asks whether to stop or start a program.
+    Confirm {
+        program: u32,
+        action: &'static str,
+    },
     Help,
 }
 
@@ -109,7 +114,7 @@ impl App {
             }
             Message::End(end) => {
                 self.history.end = Some(end);
-                if let Mode::Form(_) | Mode::Mark(_) = self.mode {
+                if let Mode::Form(_) | Mode::Mark(_) | Mode::Confirm { .. } = self.mode {
                     self.mode = Mode::Table;
                     self.note(true, "the run has ended: changes are not possible");
                 }
@@ -208,6 +213,7 @@ impl App {
             Mode::Filter(input) => self.filter_key(input, key),
             Mode::Mark(input) => return self.mark_key(input, key),
             Mode::Form(form) => return self.form_key(form, key),
+            Mode::Confirm { program, action } => return self.confirm_key(program, action, key),
         }
         Action::None
     }
@@ -251,11 +257,9 @@ impl App {
             _ if form.sent.is_some() => {}
             KeyCode::Enter => match form.fields() {
                 Ok(fields) => {
-                    let texts: Vec<_> =
-                        fields.iter().map(|(field, value)| format!("{field} = {value}")).collect();
-                    let id = self.begin(texts.join(", "));
+                    let (id, request) = self.set(fields);
                     form.sent = Some(id);
-                    action = Action::Send(Request::Set { id, fields });
+                    action = Action::Send(request);
                 }
                 Err(problem) => form.problem = Some(problem),
             },
@@ -263,6 +267,21 @@ impl App {
         }
         self.mode = Mode::Form(form);
         action
+    }
+
+    fn confirm_key(&mut self, program: u32, action: &str, key: KeyEvent) -> Action {
+        if !matches!(key.code, KeyCode::Enter | KeyCode::Char('y')) {
+            return Action::None;
+        }
+        let name = &self.history.hello.programs[program as usize].name;
+        Action::Send(self.set(vec![(format!("program.{name}"), action.to_owned())]).1)
+    }
+
+    /// A request to change fields, and its number.
+    fn set(&mut self, fields: Fields) -> (u64, Request) {
+        let texts = fields.iter().map(|(field, value)| format!("{field} = {value}"));
+        let id = self.begin(texts.collect::<Vec<_>>().join(", "));
+        (id, Request::Set { id, fields })
     }
 
     /// The number of a new request.
@@ -303,7 +322,7 @@ impl App {
                     self.mode = Mode::Mark(Input::default());
                 }
             }
-            KeyCode::Enter => self.open_form(),
+            KeyCode::Enter => self.change(),
             code => self.movement(code),
         }
         Action::None
@@ -323,19 +342,30 @@ impl App {
         false
     }
 
-    fn open_form(&mut self) {
-        if self.tab != Tab::Links {
-            self.note(true, "only links can be changed: press 1 to select one");
+    /// Asks for changes of the selected link or program.
+    fn change(&mut self) {
+        if self.tab == Tab::Flows {
+            self.note(true, "flows cannot be changed: press 1 for links, 3 for programs");
             return;
         }
         let rows = self.rows();
-        let Some(link) = rows.get(self.place(&rows)).map(|row| row.index) else { return };
-        if self.may("set") {
-            // The values in force now, also while the picture is paused.
-            let values = self.history.state(self.history.last()).links.swap_remove(link as usize);
-            let name = &self.history.hello.links[link as usize].name;
-            self.mode = Mode::Form(Box::new(Form::new(link, name, &values)));
+        let Some(index) = rows.get(self.place(&rows)).map(|row| row.index) else { return };
+        if !self.may("set") {
+            return;
         }
+        // The values in force now, also while the picture is paused.
+        let now = self.history.state(self.history.last());
+        if self.tab == Tab::Links {
+            let name = &self.history.hello.links[index as usize].name;
+            let form = Form::new(index, name, &now.links[index as usize]);
+            self.mode = Mode::Form(Box::new(form));
+            return;
+        }
+        let action = match now.programs[index as usize].state {
+            ProgramState::Running | ProgramState::Ready => "stop",
+            _ => "start",
+        };
+        self.mode = Mode::Confirm { program: index, action };
     }
 
     fn next_sort(&mut self) {

@@ -356,6 +356,30 @@ fn form_sends_the_changed_fields() {
 }
 
 #[test]
+fn stops_and_starts_the_selected_program_after_confirmation() {
+    let mut app = live();
+    types(&mut app, "3");
+    assert!(screen(&app, 80, 24).contains(" Enter stop, start "));
+    // The program has failed: it can be started.
+    press(&mut app, KeyCode::Enter);
+    let picture = screen(&app, 80, 24);
+    assert!(picture.contains(" start program server? Enter: yes, other keys: no"), "{picture}");
+    assert_eq!(types(&mut app, "n"), Action::None);
+    assert_eq!(app.mode, Mode::Table);
+    let running = ProgramRow { program: 0, state: ProgramState::Ready, exit_code: None };
+    app.receive(Message::Frame(Box::new(Frame { programs: vec![running], ..frame(21) })));
+    press(&mut app, KeyCode::Enter);
+    let fields = vec![("program.server".to_owned(), "stop".to_owned())];
+    let request = Request::Set { id: 1, fields };
+    assert_eq!(press(&mut app, KeyCode::Enter), Action::Send(request));
+    let refused = Answer { id: 1, ..Answer::refused("program server has ended already") };
+    app.receive(Message::Answer(refused));
+    let picture = screen(&app, 100, 24);
+    let expected = "! rejected: program.server = stop: program server has ended already";
+    assert!(picture.contains(expected), "{picture}");
+}
+
+#[test]
 fn mark_is_sent() {
     let mut app = live();
     types(&mut app, "m");
@@ -374,10 +398,13 @@ fn mark_is_sent() {
 fn read_only_view_changes_nothing() {
     let mut app = live();
     app.history.hello.commands.clear();
-    for code in [KeyCode::Enter, KeyCode::Char('m')] {
-        press(&mut app, code);
-        assert_eq!(app.mode, Mode::Table);
-        assert!(screen(&app, 80, 24).contains("the view is read-only"));
+    for tab in ["1", "3"] {
+        for code in [KeyCode::Enter, KeyCode::Char('m')] {
+            types(&mut app, tab);
+            press(&mut app, code);
+            assert_eq!(app.mode, Mode::Table);
+            assert!(screen(&app, 80, 24).contains("the view is read-only"));
+        }
     }
 }
 

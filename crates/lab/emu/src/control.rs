@@ -1,6 +1,7 @@
-//! Requests to a running lab: changes of links, and marks. A lab on one machine has a Unix socket
-//! beside its registry entry; a connection carries one request and one answer, each a line of JSON.
-//! A connection with [`Request::Watch`] receives the messages of [`run::live`] until the lab ends.
+//! Requests to a running lab: changes of links and programs, and marks. A lab on one machine has a
+//! Unix socket beside its registry entry; a connection carries one request and one answer, each a
+//! line of JSON. A connection with [`Request::Watch`] receives the messages of [`run::live`] until
+//! the lab ends.
 
 mod watchers;
 
@@ -28,7 +29,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Fields of links and their values.
+    /// Fields of links and programs, and their values.
     Set(Vec<(String, String)>),
     /// A text for the list of events.
     Mark(String),

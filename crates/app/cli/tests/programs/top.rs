@@ -6,22 +6,22 @@ use serde_json::Value;
 
 use super::bench::{Bench, installed, requires_labs};
 use super::terminal::on_a_terminal;
+use super::up::Home;
 use super::watch::{LAB, lab_of_flows};
 
 #[test]
-fn changes_a_link_by_keys_and_restores_the_terminal() {
+fn changes_a_lab_by_keys_and_restores_the_terminal() {
     requires_labs!("python3");
-    let bench = Bench::new();
-    bench.write("pair.toml", LAB);
-    let up = bench.netarium(&["up", "pair.toml", "--json"]);
-    let up: Value = serde_json::from_slice(&up.stdout).unwrap();
-    on_a_terminal(&bench, include_str!("top.py"), &["pair", "--live"]);
-    bench.netarium(&["down", "pair"]);
+    let home = Home::new(LAB);
+    let up = home.object(&["up", "pair.toml"]);
+    on_a_terminal(&home.0, include_str!("top.py"), &["pair", "--live"]);
+    home.object(&["down", "pair"]);
     let record = fs::read_to_string(format!("{}/run.json", up["folder"].as_str().unwrap()));
     let record: Value = serde_json::from_str(&record.unwrap()).unwrap();
     let events = record["events"].as_array().unwrap();
     let texts: Vec<&str> = events.iter().filter_map(|event| event["text"].as_str()).collect();
-    assert_eq!(texts, ["link wire up: delay 9 ms", "link wire down: delay 9 ms"]);
+    let [up, down] = ["up", "down"].map(|side| format!("link wire {side}: delay 9 ms"));
+    assert_eq!(texts, [up.as_str(), &down, "program server is stopped"]);
 }
 
 #[test]
