@@ -1,8 +1,11 @@
 //! The state of the view: keys and messages change it.
 
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::Path;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use report::format;
 use run::live::{Answer, FinishedRun, Hello, Message, ProgramState, Request};
 
 use crate::form::{Fields, Form, Input};
@@ -14,6 +17,8 @@ pub(crate) enum Mode {
     Table,
     Filter(Input),
     Mark(Input),
+    /// The name of a file for the changes of this session.
+    Save(Input),
     Form(Box<Form>),
     /// Asks whether to stop or start a program.
     Confirm {
@@ -28,6 +33,8 @@ pub(crate) enum Mode {
 pub(crate) enum Action {
     None,
     Send(Request),
+    /// Writes a new file with the changes of this session.
+    Save(String),
     Quit,
 }
 
@@ -36,6 +43,13 @@ pub(crate) enum Action {
 pub(crate) struct Notice {
     pub(crate) is_error: bool,
     pub(crate) text: String,
+}
+
+/// The name of a new file for the changes of a lab.
+pub(crate) fn free_name(lab: &str, exists: impl Fn(&str) -> bool) -> String {
+    let first = format!("{lab}-changes.toml");
+    let others = (2..).map(|number| format!("{lab}-changes-{number}.toml"));
+    std::iter::once(first.clone()).chain(others).find(|name| !exists(name)).unwrap_or(first)
 }
 
 #[derive(Debug)]
@@ -58,6 +72,8 @@ pub(crate) struct App {
     /// The frame that is shown: its state, and rates over the window that it ends.
     pub(crate) state: State,
     pub(crate) rates: Rates,
+    /// The changes of this session, as `[[at]]` events.
+    changes: Vec<String>,
     requests: u64,
     /// What the requests without an answer change.
     pending: BTreeMap<u64, String>,
@@ -86,6 +102,7 @@ impl App {
             size: (80, 24),
             state,
             rates: Rates::default(),
+            changes: Vec::new(),
             requests: 0,
             pending: BTreeMap::new(),
         }
@@ -140,6 +157,9 @@ impl App {
             let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
             self.note(true, format!("rejected: {what}: {}{help}", problem.message));
             return;
+        }
+        if !answer.at_events.is_empty() {
+            self.changes.push(answer.at_events);
         }
         let done = if answer.events.is_empty() { what } else { answer.events.join("; ") };
         let warnings = answer.warnings.iter().map(|text| format!("; warning: {text}"));
@@ -212,6 +232,7 @@ impl App {
             Mode::Help => {}
             Mode::Filter(input) => self.filter_key(input, key),
             Mode::Mark(input) => return self.mark_key(input, key),
+            Mode::Save(input) => return self.save_key(input, key),
             Mode::Form(form) => return self.form_key(form, key),
             Mode::Confirm { program, action } => return self.confirm_key(program, action, key),
         }
@@ -247,6 +268,40 @@ impl App {
         }
         self.mode = Mode::Mark(input);
         Action::None
+    }
+
+    fn save_key(&mut self, mut input: Input, key: KeyEvent) -> Action {
+        match key.code {
+            KeyCode::Esc => return Action::None,
+            KeyCode::Enter if !input.text.trim().is_empty() => {
+                return Action::Save(input.text.trim().to_owned());
+            }
+            KeyCode::Enter => {}
+            _ => _ = input.key(key),
+        }
+        self.mode = Mode::Save(input);
+        Action::None
+    }
+
+    /// The changes of this session for the end of the lab file, as the page saves them.
+    pub(crate) fn changes_file(&self) -> String {
+        let lab = serde_json::Value::from(self.history.hello.lab.as_str());
+        let changes = self.changes.concat();
+        format!("# Changes made in the live view of lab {lab}: append them to its file.\n{changes}")
+    }
+
+    /// Reports whether a file has been written.
+    pub(crate) fn saved(&mut self, name: &str, result: io::Result<()>) {
+        match result {
+            Ok(()) => {
+                let changes = format::plural(self.changes.len(), "change");
+                self.note(false, format!("saved {changes} in {name}"));
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.note(true, format!("{name} exists; choose another name"));
+            }
+            Err(error) => self.note(true, format!("cannot write {name}: {error}")),
+        }
     }
 
     fn form_key(&mut self, mut form: Box<Form>, key: KeyEvent) -> Action {
@@ -321,6 +376,13 @@ impl App {
                 if self.may("mark") {
                     self.mode = Mode::Mark(Input::default());
                 }
+            }
+            KeyCode::Char('w') if self.changes.is_empty() => {
+                self.note(true, "no changes of this session to save");
+            }
+            KeyCode::Char('w') => {
+                let text = free_name(&self.history.hello.lab, |name| Path::new(name).exists());
+                self.mode = Mode::Save(Input { cursor: text.len(), text });
             }
             KeyCode::Enter => self.change(),
             code => self.movement(code),

@@ -36,7 +36,7 @@ const HELP: &[(&str, &str)] = &[
     ("← →", "earlier, later; `,` and `.` by one frame"),
     ("g G", "the first moment, the newest"),
     ("Enter", "change the link; stop or start the program"),
-    ("m", "add a text with the time to the events"),
+    ("m w", "add a mark; save the changes as [[at]] in a file"),
     ("q Ctrl-C", "quit; the lab goes on"),
     ("", ""),
     ("RATE →", "of wire bytes, from the first end of a link"),
@@ -424,6 +424,7 @@ fn footer(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) -> Place {
     match &app.mode {
         Mode::Filter(input) => return Some(typing("filter: ", input, theme, at, buffer)),
         Mode::Mark(input) => return Some(typing("mark: ", input, theme, at, buffer)),
+        Mode::Save(input) => return Some(typing("save in file: ", input, theme, at, buffer)),
         Mode::Confirm { program, action } => {
             let name = format::visible(&app.history.hello.programs[*program as usize].name);
             let name = shorten(&name, usize::from(at.width).saturating_sub(45));

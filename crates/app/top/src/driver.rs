@@ -1,6 +1,7 @@
 //! Connects an [`App`] to a terminal and a lab.
 
-use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,6 +160,12 @@ fn view(
             match app.key(key) {
                 Action::Quit => return Ok(Ended::Quit),
                 Action::Send(request) => send(run.clone(), request, sender.clone()),
+                Action::Save(name) => {
+                    let file = File::create_new(&name);
+                    let text = app.changes_file();
+                    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+                    app.saved(&name, written);
+                }
                 Action::None => {}
             }
         }

@@ -29,6 +29,9 @@ if "--live" in sys.argv:
     session.until(b"running", count=2)
     session.write(b"\r\r")
     session.until(b"stopped")
+    # The default name is that of no file.
+    session.write(b"w\r")
+    session.until(b"saved")
 set_size(session.fd, 12, 50)
 session.until(b"small")
 session.write(b"q")
