@@ -1,6 +1,6 @@
 // State of the page: the run, the moment shown, the selection, and the connection to the server.
 
-import { atEvents, type Applied } from './labfile.ts';
+import { changesFile } from './labfile.ts';
 import {
   parse,
   type Answer,
@@ -55,7 +55,8 @@ class App {
   problem = $state('');
   retryAt = $state(0);
   replies = $state.raw<Reply[]>([]);
-  applied = $state.raw<Applied[]>([]);
+  /** The changes of this session as `[[at]]` events. */
+  applied = $state.raw<string[]>([]);
   theme = $state<Theme>(storedTheme());
 
   #socket: WebSocket | null = null;
@@ -65,7 +66,6 @@ class App {
   #scheduled = false;
   #tablesTimer = 0;
   #nextDraw = 0;
-  #sent = new Map<number, [string, string][] | string>();
 
   /** Index of the frame shown; -1 before the first. */
   get frame(): number {
@@ -107,7 +107,6 @@ class App {
 
   #closed(code: number, reason: string): void {
     this.replies = this.replies.map((r) => (r.answer ? r : { ...r, lost: true }));
-    this.#sent.clear();
     this.problem = reason || (code === 1006 || code === 1000 ? '' : `code ${code}`);
     if (this.run?.end) {
       this.connection = 'closed';
@@ -226,11 +225,11 @@ class App {
   }
 
   set(what: string, fields: [string, string][]): void {
-    this.#send({ type: 'set', fields }, what, fields);
+    this.#send({ type: 'set', fields }, what);
   }
 
   mark(text: string): void {
-    this.#send({ type: 'mark', text }, `mark “${text}”`, text);
+    this.#send({ type: 'mark', text }, `mark “${text}”`);
   }
 
   /** Changes the pace of the run; the new state is its answer. */
@@ -239,13 +238,11 @@ class App {
     this.#socket.send(JSON.stringify({ type: 'clock', ...change, id: (this.#id += 1) }));
   }
 
-  #send(message: object, what: string, change: [string, string][] | string): void {
+  #send(message: object, what: string): void {
     const id = (this.#id += 1);
     const open = this.#socket?.readyState === WebSocket.OPEN;
     this.replies = [{ id, what, answer: null, lost: !open }, ...this.replies].slice(0, MAX_REPLIES);
-    if (!open) return;
-    this.#sent.set(id, change);
-    this.#socket?.send(JSON.stringify({ ...message, id }));
+    if (open) this.#socket?.send(JSON.stringify({ ...message, id }));
   }
 
   #answer(answer: Answer): void {
@@ -253,21 +250,14 @@ class App {
     if (!answer.ok && !this.replies.some(({ id }) => id === answer.id)) {
       this.replies = [{ id: answer.id, what: 'the clock', answer, lost: false }, ...this.replies];
     }
-    const change = this.#sent.get(answer.id);
-    this.#sent.delete(answer.id);
-    if (!answer.ok || change === undefined) return;
-    const at = answer.at ?? this.run?.last ?? 0;
-    const entry =
-      typeof change === 'string' ? { at, fields: [], mark: change } : { at, fields: change };
-    this.applied = [...this.applied, entry];
+    if (answer.ok && answer.at_events) this.applied = [...this.applied, answer.at_events];
   }
 
   /** Downloads the changes of this session as text for a lab file. */
   save(): void {
     const lab = this.run?.hello.lab ?? 'lab';
-    const url = URL.createObjectURL(
-      new Blob([atEvents(lab, this.applied)], { type: 'text/plain' }),
-    );
+    const text = changesFile(lab, this.applied);
+    const url = URL.createObjectURL(new Blob([text], { type: 'text/plain' }));
     const link = document.createElement('a');
     link.href = url;
     link.download = `${lab.replace(/[^\w.-]+/g, '-')}-changes.toml`;

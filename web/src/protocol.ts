@@ -95,6 +95,8 @@ export interface Answer {
   events?: string[];
   warnings?: string[];
   errors?: { message: string; help?: string | null }[];
+  /** The change as `[[at]]` events of a lab file. */
+  at_events?: string;
 }
 
 /** The pace of a run on the virtual clock. */

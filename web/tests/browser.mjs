@@ -82,7 +82,7 @@ async function watchesLiveLab() {
   const saved = await readFile(await download.path(), 'utf8');
   assert.match(
     saved,
-    /\[\[at\]\]\ntime = "[\d.]+ s"\nlink = "core"\nset = \{ rate = "5 Mbit\/s", delay = "100 ms" \}/,
+    /^# Changes .* "[^"]+".*\n\n\[\[at\]\]\ntime = "[\d.]+ s"\nlink = "core"\nset = \{ rate = "5 Mbit\/s" \}/,
   );
   assert.match(saved, /down = true\n\n# [\d.]+ s: mark "link failed"/);
 

@@ -56,7 +56,8 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
   const send = (socket, message) => socket.send(JSON.stringify(message));
 
   function set({ id, fields }) {
-    const wanted = [];
+    const at = `\n[[at]]\ntime = "${tick * span} s"\nlink =`;
+    const [wanted, texts] = [[], []];
     for (const [field, text] of fields) {
       const [, name, direction, key] = /^link\.(.+?)(?:\.(up|down))?\.([a-z]+)$/.exec(field) ?? [];
       const index = links.findIndex((link) => link.name === name);
@@ -72,6 +73,8 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
         };
       }
       wanted.push({ index, direction, key, value, text });
+      const action = key === 'state' ? `${text} = true` : `set = { ${key} = "${text}" }`;
+      texts.push(`${at} "${name}"\n${action}\n`);
     }
     for (const { index, direction, key, value, text } of wanted) {
       const link = links[index];
@@ -91,6 +94,7 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
       at: tick * span,
       events: events.map(({ text }) => text),
       warnings: [],
+      at_events: texts.join(''),
     };
   }
 
@@ -129,7 +133,9 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
       if (message.type === 'set') send(socket, set(message));
       if (message.type === 'mark') {
         events.push({ at: tick * span, text: `mark: ${message.text}` });
-        send(socket, { type: 'answer', id: message.id, ok: true, at: tick * span, events: [] });
+        const [id, at] = [message.id, tick * span];
+        const at_events = `\n# ${at} s: mark "${message.text}"\n`;
+        send(socket, { type: 'answer', id, ok: true, at, events: [], at_events });
       }
       if (message.type === 'clock') change(message);
     });

@@ -39,9 +39,19 @@ response = "1 kB"
 interval = "20 ms"
 `;
 
+/** With a program, which is not possible on the virtual clock. */
+const LIVE_LAB = `${LAB.replace('60 s', '1 h')}
+[[program]]
+name = "server"
+node = "bob"
+run = "while :; do sleep 1; done"
+service = true
+`;
+
 const folder = mkdtempSync(join(tmpdir(), 'nt'));
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 writeFileSync(join(folder, 'pair.toml'), LAB);
+writeFileSync(join(folder, 'live.toml'), LIVE_LAB);
 const inherited = Object.entries(process.env).filter(([name]) => !/^(NETARIUM_|DISPLAY)/.test(name));
 const options = {
   cwd: folder,
@@ -99,12 +109,14 @@ async function slideTo(page, end, back, range) {
 }
 
 async function changesRealLabAndReplaysIt() {
-  const view = await start('up', 'pair.toml', '--watch');
+  const view = await start('up', 'live.toml', '--watch');
   const { folder: results } = view.objects.find((object) => object.folder);
   const { page, errors } = await open(view.url, { width: 1200 });
   assert.equal((await fetch(view.url)).status, 403, 'the token is valid twice');
   try {
     await changes(page);
+    await stopsAndStartsProgram(page);
+    await savesChanges(page);
   } finally {
     netarium('down', 'pair');
   }
@@ -146,6 +158,42 @@ async function changes(page) {
   await page.emulateMedia({ colorScheme: 'dark' });
   await fits(page, 'a running lab');
   await accessible(page);
+}
+
+/** Stops a program with the keyboard, and starts it with the pointer. */
+async function stopsAndStartsProgram(page) {
+  await page.getByRole('tab', { name: /^Programs/ }).click();
+  await row(page, 'server').click();
+  await page.getByRole('button', { name: 'Stop program server' }).focus();
+  await page.keyboard.press('Enter');
+  const dialog = page.getByRole('dialog', { name: 'Stop program server?' });
+  await dialog.waitFor();
+  await accessible(page);
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'hidden' });
+  await page.keyboard.press('Enter');
+  await dialog.waitFor();
+  await page.keyboard.press('Enter');
+  const reply = (text) => page.locator('.replies .good').filter({ hasText: text }).waitFor();
+  await reply('program server is stopped');
+  await page.getByRole('button', { name: 'Start program server' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
+  await reply('program server starts');
+  await page.locator('.log').getByText('program server starts').first().waitFor();
+}
+
+/** The saved changes are events that a lab file accepts. */
+async function savesChanges(page) {
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: /^Save 4 changes/ }).click(),
+  ]);
+  const saved = readFileSync(await download.path(), 'utf8');
+  const delay = `link = "right"\nset = { delay = "${ADDED_MS} ms" }\n`;
+  const parts = [delay, 'mark "slower"\n', 'program = "server"\nstop = true\n', 'start = true\n'];
+  for (const part of parts) assert.ok(saved.includes(part), `${part} in ${saved}`);
+  writeFileSync(join(folder, 'saved.toml'), LIVE_LAB + saved);
+  execFileSync(BINARY, ['check', 'saved.toml'], options);
 }
 
 async function replays(results, outcome) {

@@ -1,12 +1,13 @@
 // Tests of the parts without a browser.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import * as format from '../src/format.ts';
 import { precise, speed, steps } from '../src/clock.ts';
 import { Frames, MAX, MEAN, SUM } from '../src/frames.ts';
 import { History } from '../src/history.ts';
-import { atEvents, quote } from '../src/labfile.ts';
+import { changesFile } from '../src/labfile.ts';
 import { plotsFor } from '../src/plots.ts';
 import { parse } from '../src/protocol.ts';
 import { DELAY, DROPS, GOODPUT, LOSSES, QUEUE, RATE, RTT, Run } from '../src/run.ts';
@@ -212,59 +213,11 @@ test('names speeds, steps and virtual times', () => {
   assert.deepEqual([0, 1.5, 1.050000001].map(precise), ['0.000 s', '1.500 s', '1.050000001 s']);
 });
 
-test('keeps the nanosecond of a change on the virtual clock', () => {
-  const change = { at: 1.050000001, fields: [['link.core.delay', '100 ms']] };
-  assert.match(atEvents('wan', [change]), /time = "1\.050000001 s"/);
-});
-
-test('writes changes as events of a lab file', () => {
-  const text = atEvents('wan', [
-    {
-      at: 4,
-      fields: [
-        ['link.core.delay', '100 ms'],
-        ['link.core.loss', '1 %'],
-      ],
-    },
-    {
-      at: 5.25,
-      fields: [
-        ['link.a.b.up.rate', '1 Mbit/s'],
-        ['link.a.b.down.delay', '80 ms'],
-      ],
-    },
-    { at: 8, fields: [['link.core.state', 'down']] },
-    { at: 9, fields: [], mark: 'healed\n"now"' },
-    { at: 9.5, fields: [['link.core.state', 'up']] },
-  ]);
-  assert.equal(
-    text,
-    `# Changes made in the live view of lab "wan": append them to its file.
-
-[[at]]
-time = "4 s"
-link = "core"
-set = { delay = "100 ms", loss = "1 %" }
-
-[[at]]
-time = "5.25 s"
-link = "a.b"
-set = { up = { rate = "1 Mbit/s" }, down = { delay = "80 ms" } }
-
-[[at]]
-time = "8 s"
-link = "core"
-down = true
-
-# 9 s: mark "healed\\n\\"now\\""
-
-[[at]]
-time = "9.5 s"
-link = "core"
-up = true
-`,
-  );
-  assert.equal(quote('a\u0007\\'), '"a\\u0007\\\\"');
+test('writes changes as the terminal does', () => {
+  const event = '\n[[at]]\ntime = "4 s"\nlink = "core"\nset = { delay = "100 ms" }\n';
+  const mark = '\n# 5 s: mark "healed"\n';
+  const expected = readFileSync(new URL('changes.toml', import.meta.url), 'utf8');
+  assert.equal(changesFile('two "words"', [event, mark]), expected);
 });
 
 test('formats values with units', () => {

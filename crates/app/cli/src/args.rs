@@ -139,10 +139,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  netarium up dumbbell.toml\n  \
                             netarium up wan.toml --name wan-2 --set link.core.delay='100 ms'")]
     Up(up::Up),
-    /// Change links of a running lab
-    #[command(after_help = "Examples:\n  netarium set dumbbell link.core.loss='5 %'\n  \
-                            netarium set dumbbell link.core.up.rate='1 Mbit/s' \
-                            link.alice-r1.state=down")]
+    /// Change links of a running lab, stop and start its programs
+    #[command(after_help = "Examples:\n  netarium set dumbbell link.core.up.rate='1 Mbit/s' \
+                            link.alice-r1.state=down\n  \
+                            netarium set dumbbell program.server=stop")]
     Set(up::Set),
     /// Add a text with the time to the events of a running lab
     #[command(after_help = "Examples:\n  netarium mark dumbbell 'deployed version 2'\n  \
@@ -152,7 +152,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  netarium watch dumbbell\n  \
                             netarium watch runs/dumbbell-1a2b3c --no-open")]
     Watch(watch::Watch),
-    /// Show a running lab or a finished run in the terminal, and change its links
+    /// Show a running lab or a finished run in the terminal, change its links and programs
     #[command(after_help = "Examples:\n  netarium top dumbbell\n  \
                             netarium top runs/dumbbell-1a2b3c")]
     Top(top::Top),

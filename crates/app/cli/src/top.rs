@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
-use ::top::{Ended, Error, Source};
+use ::top::{Ended, Error};
 use run::Exit;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -16,9 +16,8 @@ use crate::{Failure, Verdict, interrupts, watch};
 pub(crate) fn top(args: &Top, terminal: &Terminal) -> Verdict {
     needs_terminal(terminal)?;
     let (_, run) = watch::find(&args.run, args.read_only, terminal)?;
-    let source = Source { folder: run.folder, socket: run.socket, read_only: run.read_only };
     let stop = stop()?;
-    match ::top::show(&source, terminal.color, &stop) {
+    match ::top::show(&run, terminal.color, &stop) {
         Ok(Ended::Quit) => Ok(Exit::Ok),
         Ok(Ended::Stopped) => Ok(Exit::Interrupted),
         Err(Error::Run(error)) => Err(Failure::usage(error)),

@@ -218,7 +218,7 @@ impl Drop for Log {
 pub(crate) fn set(args: &Set, terminal: &Terminal) -> Verdict {
     let request = Request::Set(args.fields.clone());
     let (name, at_s, events) = match answer(&args.lab, &request, terminal)? {
-        (entry, Answer::Done { at_s, events, warnings }) => {
+        (entry, Answer::Done { at_s, events, warnings, .. }) => {
             let warnings = Finding::diagnostics(&warnings, &args.fields);
             if !warnings.is_empty() {
                 terminal.note(files::draw(&warnings, terminal));

@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use ::watch::{Error, Run, Server, Simulation};
+use ::watch::{Error, Server, Simulation};
+use emu::control::WatchedRun;
 use emu::registry::{Entry, Registry};
 use lab::plan::Plan;
 use run::live::ClockChange;
@@ -53,7 +54,7 @@ pub(crate) fn find(
     wanted: &str,
     read_only: bool,
     terminal: &Terminal,
-) -> Result<(String, Run), Failure> {
+) -> Result<(String, WatchedRun), Failure> {
     let registry = labs::swept(terminal)?;
     let path = Path::new(wanted);
     let entry = match registry.find(wanted)? {
@@ -71,7 +72,10 @@ pub(crate) fn find(
             return Err(unsupported(&record.name));
         }
         let name = format!("{}-{}", record.name, record.id);
-        return Ok((name, Run { folder: folder.path().to_owned(), socket: None, read_only }));
+        return Ok((
+            name,
+            WatchedRun { folder: folder.path().to_owned(), socket: None, read_only },
+        ));
     };
     Ok((entry.name.clone(), run_of(&entry, read_only)?))
 }
@@ -82,9 +86,9 @@ fn running(registry: &Registry, path: &Path) -> Result<Option<Entry>, Failure> {
     Ok(registry.list()?.live.into_iter().find(|entry| entry.folder == path))
 }
 
-fn run_of(entry: &Entry, read_only: bool) -> Result<Run, Failure> {
+fn run_of(entry: &Entry, read_only: bool) -> Result<WatchedRun, Failure> {
     let Some(socket) = entry.socket.clone() else { return Err(unsupported(&entry.name)) };
-    Ok(Run { folder: entry.folder.clone(), socket: Some(socket), read_only })
+    Ok(WatchedRun { folder: entry.folder.clone(), socket: Some(socket), read_only })
 }
 
 fn unsupported(name: &str) -> Failure {
@@ -92,7 +96,7 @@ fn unsupported(name: &str) -> Failure {
         .help("watch the run folder after the end of the run")
 }
 
-fn start(address: SocketAddr, run: Run) -> Result<Server, Failure> {
+fn start(address: SocketAddr, run: WatchedRun) -> Result<Server, Failure> {
     Server::start(address, run).map_err(|error| match error {
         Error::NotLoopback(_) => Failure::usage(error)
             .help("use 127.0.0.1:PORT, and `ssh -L` to watch from another machine"),
@@ -225,7 +229,7 @@ impl<'a> SimulationView<'a> {
 
     fn serve(&mut self, folder: PathBuf) -> Result<(), Failure> {
         let socket = self.feed.as_ref().map(Simulation::socket);
-        let server = start(LOOPBACK, Run { folder, socket, read_only: false })?;
+        let server = start(LOOPBACK, WatchedRun { folder, socket, read_only: false })?;
         show(&self.name, &server, self.terminal)?;
         self.terminal.note("the run starts when a page opens this link; Ctrl-C ends it");
         self.server = Some(server);

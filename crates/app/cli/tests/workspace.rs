@@ -475,6 +475,7 @@ const WRITES: &[&str] = &[
 const WRITERS: &[(&str, &str)] = &[
     ("app/cli/src/args/cluster/kubernetes.rs", "only tests"),
     ("app/cli/src/files.rs", "creates only new files; replaces links; writes streams"),
+    ("app/top/src/driver.rs", "creates only new files"),
     ("base/sys/src/confine/private.rs", "a new file system in memory, before programs start"),
     ("base/sys/src/confine/view.rs", "a new file system in memory, before programs start"),
     ("base/sys/src/namespace/user.rs", "/proc"),

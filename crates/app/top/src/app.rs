@@ -1,11 +1,14 @@
 //! The state of the view: keys and messages change it.
 
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::Path;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use run::live::{Answer, FinishedRun, Hello, Message, Request};
+use report::format;
+use run::live::{Answer, FinishedRun, Hello, Message, ProgramState, Request};
 
-use crate::form::{Form, Input};
+use crate::form::{Fields, Form, Input};
 use crate::history::{History, Rates, State};
 use crate::rows::{self, Row, Sort, Tab};
 
@@ -14,7 +17,14 @@ pub(crate) enum Mode {
     Table,
     Filter(Input),
     Mark(Input),
+    /// The name of a file for the changes of this session.
+    Save(Input),
     Form(Box<Form>),
+    /// Asks whether to stop or start a program.
+    Confirm {
+        program: u32,
+        action: &'static str,
+    },
     Help,
 }
 
@@ -23,6 +33,8 @@ pub(crate) enum Mode {
 pub(crate) enum Action {
     None,
     Send(Request),
+    /// Writes a new file with the changes of this session.
+    Save(String),
     Quit,
 }
 
@@ -31,6 +43,13 @@ pub(crate) enum Action {
 pub(crate) struct Notice {
     pub(crate) is_error: bool,
     pub(crate) text: String,
+}
+
+/// The name of a new file for the changes of a lab.
+pub(crate) fn free_name(lab: &str, exists: impl Fn(&str) -> bool) -> String {
+    let first = format!("{lab}-changes.toml");
+    let others = (2..).map(|number| format!("{lab}-changes-{number}.toml"));
+    std::iter::once(first.clone()).chain(others).find(|name| !exists(name)).unwrap_or(first)
 }
 
 #[derive(Debug)]
@@ -53,6 +72,8 @@ pub(crate) struct App {
     /// The frame that is shown: its state, and rates over the window that it ends.
     pub(crate) state: State,
     pub(crate) rates: Rates,
+    /// The changes of this session, as `[[at]]` events.
+    changes: Vec<String>,
     requests: u64,
     /// What the requests without an answer change.
     pending: BTreeMap<u64, String>,
@@ -81,6 +102,7 @@ impl App {
             size: (80, 24),
             state,
             rates: Rates::default(),
+            changes: Vec::new(),
             requests: 0,
             pending: BTreeMap::new(),
         }
@@ -109,7 +131,7 @@ impl App {
             }
             Message::End(end) => {
                 self.history.end = Some(end);
-                if let Mode::Form(_) | Mode::Mark(_) = self.mode {
+                if let Mode::Form(_) | Mode::Mark(_) | Mode::Confirm { .. } = self.mode {
                     self.mode = Mode::Table;
                     self.note(true, "the run has ended: changes are not possible");
                 }
@@ -135,6 +157,9 @@ impl App {
             let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
             self.note(true, format!("rejected: {what}: {}{help}", problem.message));
             return;
+        }
+        if !answer.at_events.is_empty() {
+            self.changes.push(answer.at_events);
         }
         let done = if answer.events.is_empty() { what } else { answer.events.join("; ") };
         let warnings = answer.warnings.iter().map(|text| format!("; warning: {text}"));
@@ -207,7 +232,9 @@ impl App {
             Mode::Help => {}
             Mode::Filter(input) => self.filter_key(input, key),
             Mode::Mark(input) => return self.mark_key(input, key),
+            Mode::Save(input) => return self.save_key(input, key),
             Mode::Form(form) => return self.form_key(form, key),
+            Mode::Confirm { program, action } => return self.confirm_key(program, action, key),
         }
         Action::None
     }
@@ -243,6 +270,40 @@ impl App {
         Action::None
     }
 
+    fn save_key(&mut self, mut input: Input, key: KeyEvent) -> Action {
+        match key.code {
+            KeyCode::Esc => return Action::None,
+            KeyCode::Enter if !input.text.trim().is_empty() => {
+                return Action::Save(input.text.trim().to_owned());
+            }
+            KeyCode::Enter => {}
+            _ => _ = input.key(key),
+        }
+        self.mode = Mode::Save(input);
+        Action::None
+    }
+
+    /// The changes of this session for the end of the lab file, as the page saves them.
+    pub(crate) fn changes_file(&self) -> String {
+        let lab = serde_json::Value::from(self.history.hello.lab.as_str());
+        let changes = self.changes.concat();
+        format!("# Changes made in the live view of lab {lab}: append them to its file.\n{changes}")
+    }
+
+    /// Reports whether a file has been written.
+    pub(crate) fn saved(&mut self, name: &str, result: io::Result<()>) {
+        match result {
+            Ok(()) => {
+                let changes = format::plural(self.changes.len(), "change");
+                self.note(false, format!("saved {changes} in {name}"));
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.note(true, format!("{name} exists; choose another name"));
+            }
+            Err(error) => self.note(true, format!("cannot write {name}: {error}")),
+        }
+    }
+
     fn form_key(&mut self, mut form: Box<Form>, key: KeyEvent) -> Action {
         let mut action = Action::None;
         match key.code {
@@ -251,11 +312,9 @@ impl App {
             _ if form.sent.is_some() => {}
             KeyCode::Enter => match form.fields() {
                 Ok(fields) => {
-                    let texts: Vec<_> =
-                        fields.iter().map(|(field, value)| format!("{field} = {value}")).collect();
-                    let id = self.begin(texts.join(", "));
+                    let (id, request) = self.set(fields);
                     form.sent = Some(id);
-                    action = Action::Send(Request::Set { id, fields });
+                    action = Action::Send(request);
                 }
                 Err(problem) => form.problem = Some(problem),
             },
@@ -263,6 +322,21 @@ impl App {
         }
         self.mode = Mode::Form(form);
         action
+    }
+
+    fn confirm_key(&mut self, program: u32, action: &str, key: KeyEvent) -> Action {
+        if !matches!(key.code, KeyCode::Enter | KeyCode::Char('y')) {
+            return Action::None;
+        }
+        let name = &self.history.hello.programs[program as usize].name;
+        Action::Send(self.set(vec![(format!("program.{name}"), action.to_owned())]).1)
+    }
+
+    /// A request to change fields, and its number.
+    fn set(&mut self, fields: Fields) -> (u64, Request) {
+        let texts = fields.iter().map(|(field, value)| format!("{field} = {value}"));
+        let id = self.begin(texts.collect::<Vec<_>>().join(", "));
+        (id, Request::Set { id, fields })
     }
 
     /// The number of a new request.
@@ -303,7 +377,14 @@ impl App {
                     self.mode = Mode::Mark(Input::default());
                 }
             }
-            KeyCode::Enter => self.open_form(),
+            KeyCode::Char('w') if self.changes.is_empty() => {
+                self.note(true, "no changes of this session to save");
+            }
+            KeyCode::Char('w') => {
+                let text = free_name(&self.history.hello.lab, |name| Path::new(name).exists());
+                self.mode = Mode::Save(Input { cursor: text.len(), text });
+            }
+            KeyCode::Enter => self.change(),
             code => self.movement(code),
         }
         Action::None
@@ -323,19 +404,30 @@ impl App {
         false
     }
 
-    fn open_form(&mut self) {
-        if self.tab != Tab::Links {
-            self.note(true, "only links can be changed: press 1 to select one");
+    /// Asks for changes of the selected link or program.
+    fn change(&mut self) {
+        if self.tab == Tab::Flows {
+            self.note(true, "flows cannot be changed: press 1 for links, 3 for programs");
             return;
         }
         let rows = self.rows();
-        let Some(link) = rows.get(self.place(&rows)).map(|row| row.index) else { return };
-        if self.may("set") {
-            // The values in force now, also while the picture is paused.
-            let values = self.history.state(self.history.last()).links.swap_remove(link as usize);
-            let name = &self.history.hello.links[link as usize].name;
-            self.mode = Mode::Form(Box::new(Form::new(link, name, &values)));
+        let Some(index) = rows.get(self.place(&rows)).map(|row| row.index) else { return };
+        if !self.may("set") {
+            return;
         }
+        // The values in force now, also while the picture is paused.
+        let now = self.history.state(self.history.last());
+        if self.tab == Tab::Links {
+            let name = &self.history.hello.links[index as usize].name;
+            let form = Form::new(index, name, &now.links[index as usize]);
+            self.mode = Mode::Form(Box::new(form));
+            return;
+        }
+        let action = match now.programs[index as usize].state {
+            ProgramState::Running | ProgramState::Ready => "stop",
+            _ => "start",
+        };
+        self.mode = Mode::Confirm { program: index, action };
     }
 
     fn next_sort(&mut self) {

@@ -35,8 +35,8 @@ const HELP: &[(&str, &str)] = &[
     ("Space", "pause the picture, or continue; the lab goes on"),
     ("← →", "earlier, later; `,` and `.` by one frame"),
     ("g G", "the first moment, the newest"),
-    ("Enter", "change rate, delay, loss, queue or state of a link"),
-    ("m", "add a text with the time to the events"),
+    ("Enter", "change the link; stop or start the program"),
+    ("m w", "add a mark; save the changes as [[at]] in a file"),
     ("q Ctrl-C", "quit; the lab goes on"),
     ("", ""),
     ("RATE →", "of wire bytes, from the first end of a link"),
@@ -424,6 +424,14 @@ fn footer(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) -> Place {
     match &app.mode {
         Mode::Filter(input) => return Some(typing("filter: ", input, theme, at, buffer)),
         Mode::Mark(input) => return Some(typing("mark: ", input, theme, at, buffer)),
+        Mode::Save(input) => return Some(typing("save in file: ", input, theme, at, buffer)),
+        Mode::Confirm { program, action } => {
+            let name = format::visible(&app.history.hello.programs[*program as usize].name);
+            let name = shorten(&name, usize::from(at.width).saturating_sub(45));
+            let text = format!(" {action} program {name}? Enter: yes, other keys: no");
+            put(buffer, at, Line::styled(text, theme.strong()));
+            return None;
+        }
         _ => {}
     }
     if let Some(notice) = &app.notice {
@@ -444,8 +452,10 @@ fn footer(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) -> Place {
             keys.push(("←→", "time"));
         }
     }
-    if app.can("set") && app.tab == Tab::Links {
-        keys.push(("Enter", "change"));
+    match app.tab {
+        Tab::Links if app.can("set") => keys.push(("Enter", "change")),
+        Tab::Programs if app.can("set") => keys.push(("Enter", "stop, start")),
+        _ => {}
     }
     if app.can("mark") {
         keys.push(("m", "mark"));

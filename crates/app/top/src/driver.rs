@@ -1,13 +1,14 @@
 //! Connects an [`App`] to a terminal and a lab.
 
-use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use emu::control;
+use emu::control::{self, WatchedRun};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use run::RunFolder;
@@ -30,17 +31,6 @@ pub enum Error {
     Terminal(#[from] io::Error),
 }
 
-/// The run to show.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// Its folder.
-    pub folder: PathBuf,
-    /// Socket of the lab, if it is running.
-    pub socket: Option<PathBuf>,
-    /// Refuse changes.
-    pub read_only: bool,
-}
-
 /// Why the view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -60,14 +50,14 @@ enum Update {
 ///
 /// # Errors
 /// If the lab or the run folder cannot be read, or the terminal cannot be used.
-pub fn show(source: &Source, has_color: bool, stop: &AtomicBool) -> Result<Ended, Error> {
+pub fn show(run: &WatchedRun, has_color: bool, stop: &AtomicBool) -> Result<Ended, Error> {
     let (sender, updates) = channel();
-    let mut app = if let Some((hello, feed)) = connect(source)? {
-        let (sender, folder) = (sender.clone(), source.folder.clone());
+    let mut app = if let Some((hello, feed)) = connect(run)? {
+        let (sender, folder) = (sender.clone(), run.folder.clone());
         std::thread::spawn(move || receive(feed, &folder, &sender));
         App::new(*hello, has_color)
     } else {
-        let run = FinishedRun::read(&RunFolder::open(&source.folder)?)?;
+        let run = FinishedRun::read(&RunFolder::open(&run.folder)?)?;
         App::finished(run, has_color)
     };
     let mut terminal = match ratatui::try_init() {
@@ -77,7 +67,7 @@ pub fn show(source: &Source, has_color: bool, stop: &AtomicBool) -> Result<Ended
             return Err(Error::Terminal(error));
         }
     };
-    let ended = view(&mut app, &mut terminal, source, (&sender, &updates), stop);
+    let ended = view(&mut app, &mut terminal, run, (&sender, &updates), stop);
     restore();
     Ok(ended?)
 }
@@ -93,8 +83,8 @@ pub fn restore() {
 type Feed = BufReader<UnixStream>;
 
 /// The connection to the lab, after its first message; `None` if it is not running.
-fn connect(source: &Source) -> Result<Option<(Box<Hello>, Feed)>, Error> {
-    let Some(socket) = &source.socket else { return Ok(None) };
+fn connect(run: &WatchedRun) -> Result<Option<(Box<Hello>, Feed)>, Error> {
+    let Some(socket) = &run.socket else { return Ok(None) };
     let mut feed = match control::watch(socket) {
         Ok(stream) => BufReader::new(stream),
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
@@ -107,7 +97,7 @@ fn connect(source: &Source) -> Result<Option<(Box<Hello>, Feed)>, Error> {
     if feed.read_line(&mut line).unwrap_or_default() == 0 {
         return Ok(None);
     }
-    let hello = control::hello(&line, source.read_only).map_err(|(_, why)| Error::Lab(why))?;
+    let hello = control::hello(&line, run.read_only).map_err(|(_, why)| Error::Lab(why))?;
     Ok(Some((hello, feed)))
 }
 
@@ -135,7 +125,7 @@ fn receive(feed: Feed, folder: &Path, sender: &Sender<Update>) {
 fn view(
     app: &mut App,
     terminal: &mut DefaultTerminal,
-    source: &Source,
+    run: &WatchedRun,
     (sender, updates): (&Sender<Update>, &Receiver<Update>),
     stop: &AtomicBool,
 ) -> io::Result<Ended> {
@@ -169,7 +159,13 @@ fn view(
             }
             match app.key(key) {
                 Action::Quit => return Ok(Ended::Quit),
-                Action::Send(request) => send(source.socket.clone(), request, sender.clone()),
+                Action::Send(request) => send(run.clone(), request, sender.clone()),
+                Action::Save(name) => {
+                    let file = File::create_new(&name);
+                    let text = app.changes_file();
+                    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+                    app.saved(&name, written);
+                }
                 Action::None => {}
             }
         }
@@ -177,9 +173,9 @@ fn view(
 }
 
 /// Sends a request in another thread, which passes on the answer.
-fn send(socket: Option<PathBuf>, request: Request, sender: Sender<Update>) {
+fn send(run: WatchedRun, request: Request, sender: Sender<Update>) {
     std::thread::spawn(move || {
-        let answer = control::answer(socket.as_deref(), request);
+        let answer = control::answer(&run, request);
         let _ = sender.send(Update::Message(Message::Answer(answer)));
     });
 }

@@ -17,4 +17,4 @@ mod style;
 mod tests;
 
 use app::App;
-pub use driver::{Ended, Error, Source, restore, show};
+pub use driver::{Ended, Error, restore, show};

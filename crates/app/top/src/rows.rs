@@ -107,8 +107,19 @@ impl Cell {
         Self::Text(format::visible(text), Tone::Plain)
     }
 
-    fn number(value: f64, text: impl Fn(f64) -> String) -> Self {
-        Self::Number(value, if value.is_nan() { "–".to_owned() } else { text(value) })
+    fn dim(text: &str) -> Self {
+        Self::Text(format::visible(text), Tone::Dim)
+    }
+
+    fn node(hello: &Hello, at: u32) -> Self {
+        Self::Text(node(hello, at), Tone::Plain)
+    }
+
+    fn number(value: impl Into<Option<f64>>, text: impl Fn(f64) -> String) -> Self {
+        match value.into() {
+            Some(value) => Self::Number(value, text(value)),
+            None => Self::Number(f64::NAN, "–".to_owned()),
+        }
     }
 
     const fn value(&self) -> Option<f64> {
@@ -210,15 +221,14 @@ fn link(hello: &Hello, state: &State, rates: &Rates, at: usize) -> Vec<Cell> {
 fn flow(hello: &Hello, rates: &Rates, at: usize) -> Vec<Cell> {
     let flow = &hello.flows[at];
     let rates = rates.flows.get(&(at as u32));
-    let rtt = rates.and_then(|rates| rates.rtt_s).unwrap_or(f64::NAN);
     vec![
         Cell::text(&flow.name),
-        Cell::Text(node(hello, flow.from), Tone::Plain),
-        Cell::Text(node(hello, flow.to), Tone::Plain),
-        Cell::Text(format::visible(&flow.kind), Tone::Dim),
-        Cell::number(rates.map_or(f64::NAN, |rates| rates.goodput_bps), format::rate),
-        Cell::number(rtt, format::seconds),
-        Cell::number(rates.map_or(f64::NAN, |rates| rates.lost_per_s), per_second),
+        Cell::node(hello, flow.from),
+        Cell::node(hello, flow.to),
+        Cell::dim(&flow.kind),
+        Cell::number(rates.map(|rates| rates.goodput_bps), format::rate),
+        Cell::number(rates.and_then(|rates| rates.rtt_s), format::seconds),
+        Cell::number(rates.map(|rates| rates.lost_per_s), per_second),
         Cell::Trend,
     ]
 }
@@ -233,13 +243,12 @@ fn program(hello: &Hello, state: &State, at: usize) -> Vec<Cell> {
         ProgramState::Exited => ("✓ exited", Tone::Plain),
         ProgramState::Failed => ("✗ failed", Tone::Bad),
     };
-    let code = row.exit_code.map_or(f64::NAN, f64::from);
     vec![
         Cell::text(&program.name),
-        Cell::Text(node(hello, program.node), Tone::Plain),
+        Cell::node(hello, program.node),
         Cell::Text(word.to_owned(), tone),
-        Cell::number(code, |code| code.to_string()),
-        Cell::Text(format::visible(&state.notes[at]), Tone::Dim),
+        Cell::number(row.exit_code.map(f64::from), |code| code.to_string()),
+        Cell::dim(&state.notes[at]),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! Tests of keys, messages and pictures, without a terminal.
 
+use std::io::ErrorKind;
+
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -356,6 +358,71 @@ fn form_sends_the_changed_fields() {
 }
 
 #[test]
+fn stops_and_starts_the_selected_program_after_confirmation() {
+    let mut app = live();
+    types(&mut app, "3");
+    assert!(screen(&app, 80, 24).contains(" Enter stop, start "));
+    // The program has failed: it can be started.
+    press(&mut app, KeyCode::Enter);
+    let picture = screen(&app, 80, 24);
+    assert!(picture.contains(" start program server? Enter: yes, other keys: no"), "{picture}");
+    assert_eq!(types(&mut app, "n"), Action::None);
+    assert_eq!(app.mode, Mode::Table);
+    let running = ProgramRow { program: 0, state: ProgramState::Ready, exit_code: None };
+    app.receive(Message::Frame(Box::new(Frame { programs: vec![running], ..frame(21) })));
+    press(&mut app, KeyCode::Enter);
+    let fields = vec![("program.server".to_owned(), "stop".to_owned())];
+    let request = Request::Set { id: 1, fields };
+    assert_eq!(press(&mut app, KeyCode::Enter), Action::Send(request));
+    let refused = Answer { id: 1, ..Answer::refused("program server has ended already") };
+    app.receive(Message::Answer(refused));
+    let picture = screen(&app, 100, 24);
+    let expected = "! rejected: program.server = stop: program server has ended already";
+    assert!(picture.contains(expected), "{picture}");
+}
+
+/// Answers that the request has been done.
+fn done(id: u64, at_events: &str) -> Message {
+    let at_events = at_events.to_owned();
+    Message::Answer(Answer { id, ok: true, at_events, ..Answer::default() })
+}
+
+#[test]
+fn saves_the_changes_of_the_session_as_the_page_does() {
+    let mut app = live();
+    types(&mut app, "w");
+    assert!(screen(&app, 80, 24).contains("! no changes of this session to save"));
+    app.history.hello.lab = "two \"words\"".to_owned();
+    let set = "\n[[at]]\ntime = \"4 s\"\nlink = \"core\"\nset = { delay = \"100 ms\" }\n";
+    app.receive(done(1, set));
+    app.receive(done(2, "\n# 5 s: mark \"healed\"\n"));
+    assert_eq!(app.changes_file(), include_str!("../../../../web/tests/changes.toml"));
+    app.history.hello.lab = "pair".to_owned();
+    types(&mut app, "w");
+    let picture = screen(&app, 80, 24);
+    assert!(picture.contains(" save in file: pair-changes.toml"), "{picture}");
+    for _ in 0..5 {
+        press(&mut app, KeyCode::Backspace);
+    }
+    types(&mut app, ".txt");
+    let name = "pair-changes.txt".to_owned();
+    assert_eq!(press(&mut app, KeyCode::Enter), Action::Save(name.clone()));
+    app.saved(&name, Err(ErrorKind::AlreadyExists.into()));
+    let picture = screen(&app, 80, 24);
+    assert!(picture.contains("! pair-changes.txt exists; choose another"), "{picture}");
+    app.saved(&name, Ok(()));
+    let picture = screen(&app, 80, 24);
+    assert!(picture.contains("✓ saved 2 changes in pair-changes.txt"), "{picture}");
+}
+
+#[test]
+fn default_name_is_that_of_no_file() {
+    let exists = |name: &str| ["pair-changes.toml", "pair-changes-2.toml"].contains(&name);
+    assert_eq!(app::free_name("pair", exists), "pair-changes-3.toml");
+    assert_eq!(app::free_name("pair", |_| false), "pair-changes.toml");
+}
+
+#[test]
 fn mark_is_sent() {
     let mut app = live();
     types(&mut app, "m");
@@ -374,10 +441,13 @@ fn mark_is_sent() {
 fn read_only_view_changes_nothing() {
     let mut app = live();
     app.history.hello.commands.clear();
-    for code in [KeyCode::Enter, KeyCode::Char('m')] {
-        press(&mut app, code);
-        assert_eq!(app.mode, Mode::Table);
-        assert!(screen(&app, 80, 24).contains("the view is read-only"));
+    for tab in ["1", "3"] {
+        for code in [KeyCode::Enter, KeyCode::Char('m')] {
+            types(&mut app, tab);
+            press(&mut app, code);
+            assert_eq!(app.mode, Mode::Table);
+            assert!(screen(&app, 80, 24).contains("the view is read-only"));
+        }
     }
 }
 

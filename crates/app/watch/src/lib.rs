@@ -22,13 +22,13 @@ mod tests;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
+use emu::control::WatchedRun;
 use run::live::FinishedRun;
 use tokio::sync::{OnceCell, Semaphore, watch};
 
@@ -52,17 +52,6 @@ pub enum Error {
     Start(#[from] io::Error),
 }
 
-/// The run to show.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// Its folder.
-    pub folder: PathBuf,
-    /// Socket of the lab, if it is running.
-    pub socket: Option<PathBuf>,
-    /// Refuse requests of the page.
-    pub read_only: bool,
-}
-
 /// A server that runs until it is dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -76,7 +65,7 @@ pub struct Server {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) run: Run,
+    pub(crate) run: WatchedRun,
     pub(crate) access: Access,
     pub(crate) watchers: Arc<Semaphore>,
     /// The frames of the run, once it has ended and a watcher needs them.
@@ -89,7 +78,7 @@ impl Server {
     ///
     /// # Errors
     /// If it is not a loopback address, or cannot be bound.
-    pub fn start(address: SocketAddr, run: Run) -> Result<Self, Error> {
+    pub fn start(address: SocketAddr, run: WatchedRun) -> Result<Self, Error> {
         if !address.ip().is_loopback() {
             return Err(Error::NotLoopback(address));
         }

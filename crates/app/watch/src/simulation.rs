@@ -104,7 +104,8 @@ impl Feed {
             Request::Watch => return self.watch(id),
             Request::Clock(change) => {
                 let at_s = self.live.change(change).as_secs_f64();
-                let answer = Answer::Done { at_s, events: Vec::new(), warnings: Vec::new() };
+                let (events, warnings, at_events) = Default::default();
+                let answer = Answer::Done { at_s, events, warnings, at_events };
                 return self.server.answer(id, &answer);
             }
             Request::Set(fields) => Action::Set(fields),
@@ -162,9 +163,9 @@ impl Feed {
 
 fn answer_of(reply: Reply) -> Answer {
     match reply {
-        Ok(Done { at, events, warnings }) => {
+        Ok(Done { at, events, warnings, at_events }) => {
             let warnings = warnings.as_ref().map(Finding::all).unwrap_or_default();
-            Answer::Done { at_s: at.as_secs_f64(), events, warnings }
+            Answer::Done { at_s: at.as_secs_f64(), events, warnings, at_events }
         }
         Err(Refusal::Wrong(found)) => Answer::Wrong { errors: Finding::all(&found) },
         Err(Refusal::Impossible(why)) => Answer::Refused { why: why.to_owned() },

@@ -159,13 +159,9 @@ async fn handle(
     };
     let request = parse_request(&text).map_err(|why| (close_code::POLICY, why))?;
     let Some(id) = request.id() else { return Ok(()) };
-    let answer = if shared.run.read_only {
-        Answer { id, ..Answer::refused("the live view is read-only") }
-    } else {
-        let path = shared.run.socket.clone();
-        let answered = blocking(move || io::Result::Ok(control::answer(path.as_deref(), request)));
-        answered.await.unwrap_or_else(|why| Answer { id, ..Answer::refused(why) })
-    };
+    let run = shared.run.clone();
+    let answered = blocking(move || io::Result::Ok(control::answer(&run, request))).await;
+    let answer = answered.unwrap_or_else(|why| Answer { id, ..Answer::refused(why) });
     send_message(socket, &Message::Answer(answer)).await
 }
 

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
@@ -46,8 +47,9 @@ impl Lab {
                         }
                         control::Request::Set(fields) => {
                             let events = fields.into_iter().map(|(name, _)| name).collect();
-                            let warnings = Vec::new();
-                            send(line(&control::Answer::Done { at_s: 1.5, events, warnings }));
+                            let (at_s, warnings, at_events) = (1.5, Vec::new(), "x".to_owned());
+                            let done = control::Answer::Done { at_s, events, warnings, at_events };
+                            send(line(&done));
                         }
                         control::Request::Mark(why) => {
                             send(line(&control::Answer::Refused { why }));
@@ -65,7 +67,7 @@ impl Lab {
     fn watch(&self, read_only: bool) -> Server {
         let folder = self.dir.path().to_owned();
         let socket = Some(folder.join("lab.sock"));
-        Server::start(any(), Run { folder, socket, read_only }).unwrap()
+        Server::start(any(), WatchedRun { folder, socket, read_only }).unwrap()
     }
 }
 
@@ -167,7 +169,7 @@ fn token_is_valid_once_and_only_with_the_host_of_the_server() {
 
 #[test]
 fn listens_only_at_loopback_addresses() {
-    let run = Run { folder: PathBuf::new(), socket: None, read_only: false };
+    let run = WatchedRun { folder: PathBuf::new(), socket: None, read_only: false };
     let error = Server::start("0.0.0.0:0".parse().unwrap(), run).unwrap_err();
     assert!(error.to_string().contains("0.0.0.0:0 is not a loopback address"), "{error}");
 }
@@ -226,7 +228,7 @@ fn passes_on_messages_and_answers_requests() {
         let set = json!({"type": "set", "id": 7, "fields": [["link.a.loss", "1 %"]]});
         let answer = ask(&mut socket, set).await;
         let done = json!({"type": "answer", "id": 7, "ok": true, "at": 1.5,
-            "events": ["link.a.loss"], "warnings": [], "errors": []});
+            "events": ["link.a.loss"], "warnings": [], "errors": [], "at_events": "x"});
         assert_eq!(answer, done);
         let answer = ask(&mut socket, json!({"type": "mark", "id": 8, "text": " why "})).await;
         assert_eq!(

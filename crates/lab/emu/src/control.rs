@@ -1,6 +1,7 @@
-//! Requests to a running lab: changes of links, and marks. A lab on one machine has a Unix socket
-//! beside its registry entry; a connection carries one request and one answer, each a line of JSON.
-//! A connection with [`Request::Watch`] receives the messages of [`run::live`] until the lab ends.
+//! Requests to a running lab: changes of links and programs, and marks. A lab on one machine has a
+//! Unix socket beside its registry entry; a connection carries one request and one answer, each a
+//! line of JSON. A connection with [`Request::Watch`] receives the messages of [`run::live`] until
+//! the lab ends.
 
 mod watchers;
 
@@ -28,7 +29,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Fields of links and their values.
+    /// Fields of links and programs, and their values.
     Set(Vec<(String, String)>),
     /// A text for the list of events.
     Mark(String),
@@ -36,6 +37,17 @@ pub enum Request {
     Watch,
     /// Change the pace of a run on the virtual clock.
     Clock(ClockChange),
+}
+
+/// A run to show.
+#[derive(Clone, Debug)]
+pub struct WatchedRun {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Socket of the lab, if it is running.
+    pub socket: Option<PathBuf>,
+    /// Refuse requests of the watcher.
+    pub read_only: bool,
 }
 
 /// Checks the text of a mark; returns it without spaces around it.
@@ -55,7 +67,13 @@ pub fn mark_text(text: &str) -> Result<String, String> {
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The request takes effect at this lab time.
-    Done { at_s: f64, events: Vec<String>, warnings: Vec<Finding> },
+    Done {
+        at_s: f64,
+        events: Vec<String>,
+        warnings: Vec<Finding>,
+        /// The change as `[[at]]` events for the end of the lab file.
+        at_events: String,
+    },
     /// Fields or values are wrong; nothing changed.
     Wrong { errors: Vec<Finding> },
     /// The lab cannot handle requests now.
@@ -151,18 +169,19 @@ pub fn hello(line: &str, read_only: bool) -> Result<Box<Hello>, (bool, String)> 
     }
 }
 
-/// Passes the request of a watcher to the lab with this socket, and waits for the answer. Without
-/// a socket, the run has ended.
-pub fn answer(socket: Option<&Path>, request: live::Request) -> live::Answer {
+/// Passes the request of a watcher to the lab, and waits for the answer. Without a socket, the run
+/// has ended.
+pub fn answer(run: &WatchedRun, request: live::Request) -> live::Answer {
     let id = request.id().unwrap_or_default();
     let asked = match request {
+        _ if run.read_only => Err("the live view is read-only".to_owned()),
         live::Request::Set { fields, .. } => Ok(Request::Set(fields)),
         live::Request::Mark { text, .. } => mark_text(&text).map(Request::Mark),
         live::Request::Clock { change, .. } => Ok(Request::Clock(change)),
         live::Request::Unknown => Err("unknown request".to_owned()),
     };
     let answer = asked.and_then(|asked| {
-        let answer = socket.map_or(Ok(None), |socket| self::request(socket, &asked));
+        let answer = run.socket.as_ref().map_or(Ok(None), |socket| self::request(socket, &asked));
         match answer {
             Ok(Some(answer)) => Ok(answer),
             Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
@@ -172,9 +191,10 @@ pub fn answer(socket: Option<&Path>, request: live::Request) -> live::Answer {
         }
     });
     let answer = match answer {
-        Ok(Answer::Done { at_s, events, warnings }) => {
+        Ok(Answer::Done { at_s, events, warnings, at_events }) => {
             let warnings = warnings.iter().map(|warning| warning.message.clone()).collect();
-            live::Answer { ok: true, at: at_s, events, warnings, ..live::Answer::default() }
+            let errors = Vec::new();
+            live::Answer { id, ok: true, at: at_s, events, warnings, errors, at_events }
         }
         Ok(Answer::Wrong { errors }) => {
             let problem = |Finding { message, help, .. }| Problem { message, help };
@@ -362,7 +382,8 @@ mod tests {
             std::thread::yield_now();
         };
         assert_eq!(received, wanted);
-        let answer = Answer::Done { at_s: 1.5, events: vec!["x".into()], warnings: Vec::new() };
+        let (events, at_events) = (vec!["x".into()], "\n# 1.5 s: mark \"x\"\n".into());
+        let answer = Answer::Done { at_s: 1.5, events, warnings: Vec::new(), at_events };
         server.answer(id, &answer);
         assert_eq!(client.join().unwrap(), Some(answer));
         assert_eq!(server.files().count(), 1);

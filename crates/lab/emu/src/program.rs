@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use base::{NodeId, ProgramId, Span, Time};
 use cluster::control::ProgramChange;
-use lab::plan::{Plan, Program, Restart};
+use lab::plan::{Action, Plan, Program, Restart};
 use run::RunFolder;
 use run::record::ProgramEnd;
 use rustix::fs::{Mode, OFlags};
@@ -366,6 +366,29 @@ impl Supervisor {
             State::Waiting | State::Resting(_) | State::Over => self.begin(program, now),
             State::Elsewhere => {}
         }
+    }
+
+    /// Why a request for this action has no effect; `None` if it has one.
+    pub fn refusal(&self, action: &Action) -> Option<String> {
+        let (Action::Stop(id) | Action::Kill(id) | Action::Start(id)) = action else { return None };
+        let slot = &self.slots[id.index()];
+        let state = match (&slot.state, action) {
+            (State::Running(running), Action::Start(_)) => match running.stop {
+                None => "runs already",
+                Some(Stop { then_start: true, .. }) => "is being restarted already",
+                Some(_) => return None,
+            },
+            (_, Action::Start(_)) => return None,
+            (State::Running(running), Action::Stop(_)) => match running.stop {
+                Some(Stop { then_start: false, .. }) => "is being stopped already",
+                _ => return None,
+            },
+            (State::Waiting, _) => "has not started yet",
+            (State::Over, _) if slot.outcome.started.is_none() => "has not started",
+            (State::Over, _) => "has ended already",
+            _ => return None,
+        };
+        Some(format!("program {} {state}", slot.program.name))
     }
 
     /// Handles a state change of another agent's program, which local programs may wait for.

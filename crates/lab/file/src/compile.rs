@@ -160,6 +160,8 @@ pub(crate) fn compile_live(
 ) -> Vec<Event> {
     let plan = Plan { events: Vec::new(), ..plan.clone() };
     let names = plan.links.iter().enumerate();
+    let programs = plan.programs.iter().enumerate();
+    let program_names = programs.map(|(at, program)| (program.name.clone(), at)).collect();
     let mut compiler = Compiler {
         input,
         files,
@@ -169,7 +171,7 @@ pub(crate) fn compile_live(
         links: names.map(|(id, link)| (link.name.clone(), LinkId::at(id))).collect(),
         generated: 0,
         is_incomplete: false,
-        places: Places::default(),
+        places: Places { program_names, ..Places::default() },
         lines: Lines::new(input.text),
         plan,
     };

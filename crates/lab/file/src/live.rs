@@ -1,5 +1,5 @@
-//! Changes of links of a running lab: pairs of a field, such as `link.core.loss`, and its value,
-//! such as `5 %`. They are compiled like the same changes in `[[at]]`.
+//! Changes of links and programs of a running lab: pairs of a field, such as `link.core.loss`, and
+//! its value, such as `5 %`. They are compiled like the same changes in `[[at]]`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::diagnostic::{Diagnostics, Sink};
 use crate::fields::{AT, LINK};
 use crate::files::Files;
 use crate::plan::{Action, Event, Plan};
-use crate::resolved::direction_fields;
+use crate::resolved::{self, direction_fields};
 use crate::sweep::value_of;
 use crate::tree::{At, Data, Entry, Table, Value};
 use crate::validate;
@@ -21,21 +21,23 @@ use crate::validate;
 /// The name of the source in diagnostics.
 pub const SOURCE: &str = "netarium set";
 
-/// Changes of links that have been checked.
+/// Changes of links and programs that have been checked.
 #[derive(Debug)]
-pub struct LinkChanges {
+pub struct LiveChanges {
     /// One event for each change, in the order of the fields.
-    pub changes: Vec<LinkChange>,
+    pub changes: Vec<LiveChange>,
     /// Warnings; may be empty.
     pub warnings: Diagnostics,
+    /// The fields as `[[at]]` events for the end of the lab file.
+    pub at_events: String,
 }
 
-/// A change of one direction of a link, or of its state.
+/// A change of one direction of a link, of its state, or of the state of a program.
 #[derive(Debug)]
-pub struct LinkChange {
+pub struct LiveChange {
     /// The change as an event of a plan.
     pub event: Event,
-    /// The complete changed values, which depend neither on files nor on other properties.
+    /// The complete changed values of a link, which depend neither on files nor on other values.
     pub fields: Vec<(String, String)>,
 }
 
@@ -48,21 +50,33 @@ pub fn source(fields: &[(String, String)]) -> String {
     text
 }
 
+/// A mark as a comment for the end of the lab file.
+pub fn mark_comment(at: Time, mark: &str) -> String {
+    format!("\n# {}: mark {}\n", seconds(at), resolved::text(mark))
+}
+
+/// A time in seconds, to the nanosecond: on the virtual clock, the event then repeats the run.
+fn seconds(time: Time) -> String {
+    let (whole, part) = (time.as_nanos() / 1_000_000_000, time.as_nanos() % 1_000_000_000);
+    let text = format!("{whole}.{part:09}");
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Compiles changes of a running lab that take effect at `at`. `current` has the properties of a
 /// link at this time. Paths of files are relative to `base_dir`. A value that a link already has
 /// causes no change.
 ///
 /// # Errors
 /// All errors of the fields.
-pub fn change_links(
+pub fn compile_changes(
     plan: &Plan,
     current: &dyn Fn(LinkId) -> [LinkConfig; 2],
     at: Time,
     fields: &[(String, String)],
     base_dir: &Path,
-) -> Result<LinkChanges, Diagnostics> {
+) -> Result<LiveChanges, Diagnostics> {
     let mut sink = Sink::default();
-    let (text, root) = (source(fields), tree(plan, fields, &mut sink));
+    let (text, root) = (source(fields), tree(plan, at, fields, &mut sink));
     validate::file(&root, &mut sink);
     let mut events = Vec::new();
     if !sink.has_errors() {
@@ -82,39 +96,39 @@ pub fn change_links(
     if is_wrong {
         return Err(found);
     }
-    Ok(LinkChanges { changes: with_fields(plan, events, current), warnings: found })
+    let changes = with_fields(plan, events, current);
+    Ok(LiveChanges { changes, warnings: found, at_events: at_events(&root) })
 }
 
-/// The events as a tree of `[[at]]` sections: one per link for its properties, one per state.
-fn tree(plan: &Plan, fields: &[(String, String)], sink: &mut Sink) -> Table {
+/// The events as a tree of `[[at]]` sections: one per link for its properties, one per state of a
+/// link or program.
+fn tree(plan: &Plan, time: Time, fields: &[(String, String)], sink: &mut Sink) -> Table {
     let mut events: Vec<Table> = Vec::new();
     let mut start = 0;
     for (field, text) in fields {
         let key_at = start..start + field.len();
         let at = key_at.end + 1..key_at.end + 1 + text.len();
         start = at.end + 1;
+        let value = Value { at: at.clone(), data: value_of(text) }.moved_to(&at);
+        if let Some(name) = field.strip_prefix("program.") {
+            let event = event_of(time, AT.program.field.key, name, &key_at);
+            events.extend(with_action(event, field, &["stop", "start", "kill"], &value, sink));
+            continue;
+        }
         let Some((name, path)) = parse(plan, field) else {
             sink.report(Code::BadOverride, &key_at, format!("`{field}` cannot be set"))
-                .help("link.NAME.KEY, link.NAME.up.KEY or link.NAME.state of a link");
+                .help("link.NAME.KEY, link.NAME.up.KEY or link.NAME.state of a link; program.NAME");
             continue;
         };
-        let value = Value { at: at.clone(), data: value_of(text) }.moved_to(&at);
+        let event = event_of(time, AT.link.field.key, name, &key_at);
         if path == LINK.state.field.key {
-            if let Some(word @ ("up" | "down")) = value.text() {
-                let mut event = event_of(name, &key_at);
-                put(&mut event, word, &key_at, Value { at, data: Data::Flag(true) });
-                events.push(event);
-            } else {
-                let (key, word) = (LINK.state.field.key, value.plain());
-                let known = ["up", "down"].into_iter();
-                validate::unknown_word(&value, key, &word, known, sink);
-            }
+            events.extend(with_action(event, path, &["up", "down"], &value, sink));
             continue;
         }
         let set = AT.set.field.key;
         let has = |event: &Table| event.text(AT.link) == Some(name) && event.get(set).is_some();
         let place = events.iter().position(has).unwrap_or_else(|| {
-            events.push(event_of(name, &key_at));
+            events.push(event);
             events.len() - 1
         });
         put(&mut events[place], &format!("{set}.{path}"), &key_at, value);
@@ -139,12 +153,45 @@ fn parse<'f>(plan: &Plan, field: &'f str) -> Option<(&'f str, &'f str)> {
     known.max_by_key(|(name, _)| name.len()).or_else(|| rest.split_once('.'))
 }
 
-fn event_of(link: &str, at: &At) -> Table {
+fn event_of(time: Time, target: &str, name: &str, at: &At) -> Table {
     let mut event = Table::default();
-    let text = |text: &str| Value { at: at.clone(), data: Data::Text(text.to_owned()) };
-    put(&mut event, AT.time.field.key, at, text("0 s"));
-    put(&mut event, AT.link.field.key, at, text(link));
+    let text = |text: String| Value { at: at.clone(), data: Data::Text(text) };
+    put(&mut event, AT.time.field.key, at, text(seconds(time)));
+    put(&mut event, target, at, text(name.to_owned()));
     event
+}
+
+/// The event with the action that the value names.
+fn with_action(
+    mut event: Table,
+    field: &str,
+    actions: &[&str],
+    value: &Value,
+    sink: &mut Sink,
+) -> Option<Table> {
+    match value.text() {
+        Some(word) if actions.contains(&word) => {
+            event.put(word, Value { at: value.at.clone(), data: Data::Flag(true) });
+            Some(event)
+        }
+        _ => {
+            let known = actions.iter().copied();
+            validate::unknown_word(value, field, &value.plain(), known, sink);
+            None
+        }
+    }
+}
+
+/// The events of a tree in the syntax of the file.
+fn at_events(root: &Table) -> String {
+    let mut text = String::new();
+    for (_, event) in root.entries_of("at") {
+        text.push_str("\n[[at]]\n");
+        for Entry { key, value, .. } in &event.entries {
+            text.extend([key, " = ", &value.quoted(), "\n"]);
+        }
+    }
+    text
 }
 
 /// Sets the value at a path of keys; tables on the path are created.
@@ -169,7 +216,7 @@ fn with_fields(
     plan: &Plan,
     events: Vec<Event>,
     current: &dyn Fn(LinkId) -> [LinkConfig; 2],
-) -> Vec<LinkChange> {
+) -> Vec<LiveChange> {
     let mut now: BTreeMap<LinkId, [LinkConfig; 2]> = BTreeMap::new();
     let name = |link: LinkId| &plan.links[link.index()].name;
     let state = |link, state: &str| vec![(format!("link.{}.state", name(link)), state.to_owned())];
@@ -186,7 +233,7 @@ fn with_fields(
         }
         _ => Vec::new(),
     };
-    events.into_iter().map(|event| LinkChange { fields: fields(&event.action), event }).collect()
+    events.into_iter().map(|event| LiveChange { fields: fields(&event.action), event }).collect()
 }
 
 fn changed_fields(before: &LinkConfig, after: &LinkConfig) -> Vec<(&'static str, String)> {
@@ -204,17 +251,18 @@ mod tests {
     use fabric::{Loss, Rate};
 
     const LAB: &str = "[node.a]\n[node.b]\n[[link]]\nname = \"core.1\"\nends = [\"a\", \"b\"]\n\
-                       rate = \"10 Mbit/s\"\ndelay = \"10 ms\"\nqueue = \"2 bdp\"\n";
+                       rate = \"10 Mbit/s\"\ndelay = \"10 ms\"\nqueue = \"2 bdp\"\n\
+                       [[program]]\nnode = \"a\"\nname = \"a.web\"\nrun = \"true\"\n";
 
     fn plan() -> Plan {
         crate::parse("lab.toml", LAB, Path::new("")).unwrap().plans.remove(0)
     }
 
-    fn set(plan: &Plan, fields: &[(&str, &str)]) -> Result<LinkChanges, Diagnostics> {
+    fn set(plan: &Plan, fields: &[(&str, &str)]) -> Result<LiveChanges, Diagnostics> {
         let own = |(field, value): &(&str, &str)| ((*field).to_owned(), (*value).to_owned());
         let fields: Vec<_> = fields.iter().map(own).collect();
         let current = |link: LinkId| plan.links[link.index()].directions.clone();
-        change_links(plan, &current, Time::from_nanos(7), &fields, Path::new(""))
+        compile_changes(plan, &current, Time::from_nanos(7), &fields, Path::new(""))
     }
 
     #[test]
@@ -246,6 +294,31 @@ mod tests {
     }
 
     #[test]
+    fn writes_changes_as_events_of_the_lab_file() {
+        let fields = [
+            ("link.core.1.delay", "100 ms"),
+            ("link.core.1.up.rate", "1 Mbit/s"),
+            ("link.core.1.loss", "{ model = \"gilbert-elliott\", p = \"2 %\", r = \"40 %\" }"),
+            ("link.core.1.state", "down"),
+            ("program.a.web", "stop"),
+        ];
+        let text = set(&plan(), &fields).unwrap().at_events;
+        let expected = "\n[[at]]\ntime = \"0.000000007 s\"\nlink = \"core.1\"\nset = { \
+                        delay = \"100 ms\", up = { rate = \"1 Mbit/s\" }, loss = { \
+                        model = \"gilbert-elliott\", p = \"2 %\", r = \"40 %\" } }\n\n[[at]]\n\
+                        time = \"0.000000007 s\"\nlink = \"core.1\"\ndown = true\n\n[[at]]\n\
+                        time = \"0.000000007 s\"\nprogram = \"a.web\"\nstop = true\n";
+        assert_eq!(text, expected);
+        let mark = mark_comment(Time::from_nanos(5_250_000_000), "healed\n\"now\"");
+        assert_eq!(mark, "\n# 5.25 s: mark \"healed\\n\\\"now\\\"\"\n");
+        // The saved events make the same changes.
+        let lab = format!("{LAB}{text}{mark}");
+        let saved = crate::parse("lab.toml", &lab, Path::new("")).unwrap().plans.remove(0);
+        let live = set(&plan(), &fields).unwrap().changes;
+        assert!(saved.events.iter().eq(live.iter().map(|change| &change.event)), "{saved:?}");
+    }
+
+    #[test]
     fn reports_wrong_fields_at_their_positions() {
         let plan = plan();
         for (field, value, code, line) in [
@@ -254,6 +327,8 @@ mod tests {
             ("link.edge.loss", "5 %", Code::UnknownName, 2),
             ("link.core.1.state", "off", Code::UnknownWord, 2),
             ("node.a", "down", Code::BadOverride, 2),
+            ("program.web", "stop", Code::UnknownName, 2),
+            ("program.a.web", "restart", Code::UnknownWord, 2),
             ("link.core.1.mtu", "900 B", Code::UnknownKey, 2),
         ] {
             let error = set(&plan, &[("link.core.1.delay", "5 ms"), (field, value)]).unwrap_err();

@@ -187,7 +187,8 @@ impl Value {
         }
     }
 
-    fn quoted(&self) -> String {
+    /// The value on one line, in TOML.
+    pub(crate) fn quoted(&self) -> String {
         match &self.data {
             Data::Text(text) => crate::resolved::text(text),
             Data::List(list) => {

@@ -109,6 +109,8 @@ pub struct Answer {
     pub events: Vec<String>,
     pub warnings: Vec<String>,
     pub errors: Vec<Problem>,
+    /// The change as `[[at]]` events for the end of the lab file.
+    pub at_events: String,
 }
 
 impl Answer {

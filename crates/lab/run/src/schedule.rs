@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::{Direction, LinkId, NodeId, Time};
 use fabric::{Fabric, Forwarding, LinkConfig, NodeKind};
 use lab::Diagnostics;
-use lab::live::{LinkChanges, change_links};
+use lab::live::{LiveChanges, compile_changes};
 use lab::plan::{Action, Event, Plan, Routing};
 use lab::routes::Routes;
 
@@ -145,8 +145,7 @@ impl Schedule {
         self.planned_change(event)
     }
 
-    /// Changes links of a lab that runs. The changes take effect at `now`, or together with the
-    /// last change returned, if that is later. The caller has taken all changes up to `now`.
+    /// Compiles and applies changes of a lab that runs, as [`Self::compile`] and [`Self::apply`].
     ///
     /// # Errors
     /// If a field or a value is wrong; nothing changes.
@@ -155,20 +154,41 @@ impl Schedule {
         now: Time,
         fields: &[(String, String)],
         base_dir: &Path,
-    ) -> Result<(Vec<Change>, LinkChanges), Diagnostics> {
+    ) -> Result<(Vec<Change>, LiveChanges), Diagnostics> {
+        let found = self.compile(now, fields, base_dir)?;
+        Ok((self.apply(&found), found))
+    }
+
+    /// Compiles changes of links and programs of a lab that runs. They take effect at `now`, or
+    /// together with the last change returned, if that is later. The caller has taken all changes
+    /// up to `now`.
+    ///
+    /// # Errors
+    /// If a field or a value is wrong.
+    pub fn compile(
+        &self,
+        now: Time,
+        fields: &[(String, String)],
+        base_dir: &Path,
+    ) -> Result<LiveChanges, Diagnostics> {
         let at = now.max(self.last_change);
         let current = |link| match self.actual.get(&link) {
             Some(config) => config.clone(),
             None => config_of(&self.planned, &self.plan, link),
         };
-        let found = change_links(&self.plan, &current, at, fields, base_dir)?;
+        compile_changes(&self.plan, &current, at, fields, base_dir)
+    }
+
+    /// The changes of the network among changes that have just been compiled.
+    pub fn apply(&mut self, found: &LiveChanges) -> Vec<Change> {
         let mut changes = Vec::new();
-        for change in &found.changes {
+        let events = found.changes.iter().map(|change| &change.event);
+        for event in events.filter(|event| is_network(&event.action)) {
             let position = self.plan.events.len() + self.live_changes;
             self.live_changes += 1;
-            changes.extend(self.change(position, &change.event, Origin::Live));
+            changes.extend(self.change(position, event, Origin::Live));
         }
-        Ok((changes, found))
+        changes
     }
 
     /// Removes and returns the events due by `now`.

@@ -3,7 +3,7 @@
 use base::{Histogram, Time};
 use fabric::{LinkStats, QueueLevel, Share};
 use lab::Diagnostics;
-use lab::live::LinkChanges;
+use lab::live::LiveChanges;
 use lab::plan::{Event, Plan};
 use run::record::RateControl;
 use run::{BundleLedger, FlowResult};
@@ -117,7 +117,7 @@ pub trait Engine: Components {
         &mut self,
         _at: Time,
         _fields: &[(String, String)],
-    ) -> std::result::Result<Option<LinkChanges>, Diagnostics> {
+    ) -> std::result::Result<Option<LiveChanges>, Diagnostics> {
         Ok(None)
     }
 

@@ -35,6 +35,8 @@ pub struct Done {
     pub at: Time,
     pub events: Vec<String>,
     pub warnings: Option<Diagnostics>,
+    /// The change as `[[at]]` events for the end of the lab file.
+    pub at_events: String,
 }
 
 /// Why a request had no effect.

@@ -8,7 +8,7 @@ use bundler::sendbox::Status;
 use bundler_lab::Change;
 use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
 use lab::Diagnostics;
-use lab::live::LinkChanges;
+use lab::live::LiveChanges;
 use lab::plan::{Action, Event, Plan, Role};
 use run::{BundleLedger, ChangeKind, FlowResult, Schedule};
 use run::{FlowSample, SubflowSample, Transfer};
@@ -401,7 +401,7 @@ impl Engine for Simulation {
         &mut self,
         at: Time,
         fields: &[(String, String)],
-    ) -> std::result::Result<Option<LinkChanges>, Diagnostics> {
+    ) -> std::result::Result<Option<LiveChanges>, Diagnostics> {
         let (changes, found) = self.schedule.set(at, fields, Path::new("."))?;
         self.net.now = at;
         self.changes += found.changes.len() as u64;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{Bytes, Span, Time};
+use lab::live::mark_comment;
 use lab::plan::{MirrorTarget, Model, Plan};
 use run::record::{
     Clock, Engine, EventRecord, Failure, FailureKind, RunRecord, Simulation as Took, Status,
@@ -348,12 +349,13 @@ impl Running<'_> {
         self.take_events();
         match action {
             Action::Mark(text) => {
-                let (at, text) = (*reached, format!("mark: {text}"));
+                let (at, at_events) = (*reached, mark_comment(*reached, &text));
+                let text = format!("mark: {text}");
                 if let Some(view) = &mut self.view {
                     view.event(at, &text);
                 }
                 self.record_event(at, text.clone(), Vec::new());
-                Ok(Done { at, events: vec![text], warnings: None })
+                Ok(Done { at, events: vec![text], warnings: None, at_events })
             }
             Action::Set(fields) => {
                 // After all events so far, so that an event of the lab file has the same effect.
@@ -375,7 +377,8 @@ impl Running<'_> {
                     }
                     self.record_event(at, change.event.text, change.fields);
                 }
-                Ok(Done { at, events, warnings: Some(found.warnings) })
+                let (warnings, at_events) = (Some(found.warnings), found.at_events);
+                Ok(Done { at, events, warnings, at_events })
             }
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Set {
     /// Name or identifier of a running lab
     pub(crate) lab: String,
     /// Property of a link as in the lab file: link.NAME.KEY, link.NAME.up.KEY or link.NAME.down.KEY
-    /// for one direction, link.NAME.state
+    /// for one direction, link.NAME.state; or program.NAME=stop, =start, =kill
     #[arg(required = true, value_name = "FIELD=VALUE", value_parser = assignment)]
     pub(crate) fields: Vec<(String, String)>,
 }

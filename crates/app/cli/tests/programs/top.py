@@ -24,6 +24,14 @@ assert session.is_raw()
 if "--live" in sys.argv:
     session.write(b"\r\t9 ms\r")
     session.until(b"applied")
+    # The states of the lab and of the program.
+    session.write(b"3")
+    session.until(b"running", count=2)
+    session.write(b"\r\r")
+    session.until(b"stopped")
+    # The default name is that of no file.
+    session.write(b"w\r")
+    session.until(b"saved")
 set_size(session.fd, 12, 50)
 session.until(b"small")
 session.write(b"q")

@@ -41,10 +41,10 @@ set = { delay = "2 ms" }
 "#;
 
 /// A bench whose labs end with it.
-struct Home(Bench);
+pub(super) struct Home(pub(super) Bench);
 
 impl Home {
-    fn new(lab: &str) -> Self {
+    pub(super) fn new(lab: &str) -> Self {
         let bench = Bench::new();
         bench.write("pair.toml", lab);
         Self(bench)
@@ -52,7 +52,7 @@ impl Home {
 
     /// The JSON object that a command prints, which must succeed.
     #[track_caller]
-    fn object(&self, args: &[&str]) -> Value {
+    pub(super) fn object(&self, args: &[&str]) -> Value {
         let output = self.0.netarium(&[args, &["--json"]].concat());
         assert!(output.status.success(), "{args:?}: {}", said(&output));
         serde_json::from_slice(&output.stdout).unwrap()
@@ -105,6 +105,8 @@ fn stays_up_and_changes_until_down() {
         "link wire down: loss 0 %",
         "link wire goes down",
         "link wire comes up",
+        "program server is stopped",
+        "program server starts",
         "mark: second part",
     ];
     assert_eq!(events, expected);
@@ -165,21 +167,42 @@ fn changes_links(home: &Home, up: &Value) {
     assert_eq!(ping().status.code(), Some(0), "{}", said(&ping()));
     let same = home.object(&["set", "pair", "link.wire.delay=2 ms"]);
     assert_eq!(same["events"], json!([]));
+    stops_and_starts_a_program(home);
     let mark = home.object(&["mark", "pair", "second part"]);
     assert_eq!(mark["text"], "second part");
     assert_eq!(home.0.exec("pair", "a", &["sh", "-c", "exit 9"]).status.code(), Some(9));
 }
 
+fn stops_and_starts_a_program(home: &Home) {
+    let set = |action: &str| home.object(&["set", "pair", &format!("program.server={action}")]);
+    let refused = |field: &str| {
+        let output = home.0.netarium(&["set", "pair", "link.wire.delay=9 ms", field]);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        said(&output)
+    };
+    assert!(refused("program.server=start").contains("program server runs already"));
+    assert!(refused("program.short=stop").contains("program short has ended already"));
+    let seen = home.0.path().join("seen");
+    fs::remove_file(&seen).unwrap();
+    assert_eq!(set("stop")["events"], json!(["program server is stopped"]));
+    // It starts after its end.
+    assert_eq!(set("start")["events"], json!(["program server starts"]));
+    until("the program", || seen.exists().then_some(()));
+}
+
 #[test]
 fn reports_wrong_changes_with_the_diagnostics_of_the_lab_file() {
     requires_labs!();
-    let home = Home::new(LAB);
+    let late = "[[program]]\nname = \"late\"\nnode = \"a\"\nrun = \"true\"\nstart = \"59 min\"\n";
+    let home = Home::new(&(LAB.replace("\"1 s\"", "\"1 h\"") + late));
     home.object(&["up", "pair.toml"]);
     for (field, code, help) in [
         ("link.wire.los=1 %", "lab::E0002", "did you mean `loss`?"),
         ("link.wire.loss=0.01", "lab::E0005", "\"1 %\""),
         ("link.wires.loss=1 %", "lab::E0010", "did you mean `wire`?"),
         ("node.a.kind=router", "lab::E0031", "link.NAME.KEY"),
+        ("program.serve=stop", "lab::E0010", "did you mean `server`?"),
+        ("program.server=restart", "lab::E0007", "did you mean `start`?"),
     ] {
         let text = home.0.netarium(&["set", "pair", "link.wire.delay=3 ms", field]);
         assert_eq!(text.status.code(), Some(2), "{}", said(&text));
@@ -191,6 +214,9 @@ fn reports_wrong_changes_with_the_diagnostics_of_the_lab_file() {
         let json: Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!((&json["ok"], &json["errors"][0]["code"]), (&false.into(), &code.into()));
     }
+    let early = home.0.netarium(&["set", "pair", "link.wire.delay=3 ms", "program.late=stop"]);
+    assert_eq!(early.status.code(), Some(2), "{}", said(&early));
+    assert!(said(&early).contains("pair: program late has not started yet"), "{}", said(&early));
     assert_eq!(home.0.netarium(&["mark", "pair", "a\nb"]).status.code(), Some(2));
     assert_eq!(home.0.netarium(&["set", "other", "link.wire.loss=1 %"]).status.code(), Some(2));
     // The valid field beside a wrong one has not changed the link.

@@ -13,7 +13,7 @@ use tungstenite::{Message, WebSocket};
 use super::bench::{Bench, TEST_TIMEOUT, requires_labs, signal};
 
 /// A flow that fills a link of 10 Mbit/s, and a program.
-const LAB: &str = r#"
+pub(super) const LAB: &str = r#"
 [lab]
 name = "pair"
 duration = "3 s"
@@ -34,6 +34,11 @@ node = "b"
 run = "while :; do sleep 1; done"
 service = true
 "#;
+
+/// The lab without its program, for the virtual clock.
+pub(super) fn lab_of_flows() -> &'static str {
+    LAB.split("[[program]]").next().unwrap()
+}
 
 /// A server of the live view. Dropping it ends it.
 struct View {
@@ -247,7 +252,7 @@ fn shows_the_finished_lab(view: &View, up: &Value) {
 #[test]
 fn frames_of_a_finished_run_sum_to_its_totals() {
     let bench = Bench::new();
-    let lab = LAB.split("[[program]]").next().unwrap();
+    let lab = lab_of_flows();
     let event = "[[at]]\ntime = \"1 s\"\nlink = \"wire\"\nset = { delay = \"9 ms\" }\n";
     bench.write("pair.toml", &format!("{lab}{event}"));
     let sim = bench.netarium(&["sim", "pair.toml", "--json", "--set", "lab.interval='1 ms'"]);
@@ -284,8 +289,7 @@ fn frames_of_a_finished_run_sum_to_its_totals() {
 #[test]
 fn virtual_run_is_paced_by_its_watcher() {
     let bench = Bench::new();
-    let lab = LAB.split("[[program]]").next().unwrap();
-    bench.write("pair.toml", lab);
+    bench.write("pair.toml", lab_of_flows());
     let mut view = View::start(&bench, &["sim", "pair.toml", "--watch"]);
     let mut client = view.connect();
     let hello = client.next();
@@ -321,8 +325,7 @@ fn virtual_run_is_paced_by_its_watcher() {
 #[test]
 fn virtual_run_ends_by_itself_without_pages_and_by_a_signal() {
     let bench = Bench::new();
-    let lab = LAB.split("[[program]]").next().unwrap();
-    bench.write("pair.toml", lab);
+    bench.write("pair.toml", lab_of_flows());
     let mut waiting = View::start(&bench, &["sim", "pair.toml", "--watch"]);
     signal(waiting.child.id(), "-INT");
     let mut rest = String::new();
@@ -372,7 +375,7 @@ fn lab_with_live_view_stays_up_after_the_view() {
 fn says_which_runs_cannot_be_watched() {
     let bench = Bench::new();
     bench.write("pair.toml", LAB);
-    let lab = LAB.split("[[program]]").next().unwrap();
+    let lab = lab_of_flows();
     bench.write("sweep.toml", &lab.replace("\"5 ms\"", "{ sweep = [\"1 ms\", \"2 ms\"] }"));
     for (args, part) in [
         (&["watch", "other"][..], "or give the folder of a run"),

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver};
 use base::{FlowId, NodeId, ProgramId, Span, Time};
 use cluster::AgentId;
 use cluster::control::{self, ProgramChange, TrunkState};
-use lab::plan::{Action, Event, Plan, Role, Uplink as UplinkPlan};
+use lab::plan::{Action, Plan, Role, Uplink as UplinkPlan};
 use lab::routes::Routes;
 use run::Schedule;
 use run::calls::CallWriter;
@@ -265,9 +265,11 @@ impl Running {
         self.pass_changes(now + CHANGE_LEAD);
         self.change_kernels(now);
         for event in self.schedule.due(now) {
-            self.act(event, now);
+            self.recorder.handle().log(now, Level::Info, "event", &event.text);
+            self.record_event(event.at, event.text);
+            self.act(&event.action, now);
         }
-        self.requests.log_due(now, &self.recorder, &self.tap, &mut self.events);
+        self.handle_due(now);
         let mut failed = None;
         for event in self.supervisor.step(now) {
             failed = failed.or(self.note(event, now));
@@ -320,10 +322,9 @@ impl Running {
             && self.flows.as_ref().is_none_or(|flows| flows.pending() == 0)
     }
 
-    fn act(&mut self, event: Event, now: Time) {
-        self.recorder.handle().log(now, Level::Info, "event", &event.text);
-        self.record_event(event.at, event.text);
-        match event.action {
+    /// Performs an action on programs and flows.
+    pub(super) fn act(&mut self, action: &Action, now: Time) {
+        match *action {
             Action::Stop(program) => self.supervisor.stop(program, now),
             Action::Kill(program) => self.supervisor.kill(program, now),
             Action::Start(program) => self.supervisor.start(program, now),

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use base::Time;
-use lab::live::LinkChange;
+use lab::live::{LiveChange, mark_comment};
+use lab::plan::Action;
 use run::live::Tap;
 use run::record::EventRecord;
 use run::{Level, Recorder};
@@ -14,44 +15,52 @@ use crate::control::{Answer, Finding, Request};
 /// Source of log lines.
 const SOURCE: &str = "request";
 
-/// Changes of links that have been requested and are not in the list of events yet: one takes
-/// effect later if events of the lab file are about to.
+/// Changes that have been requested and are not in the list of events yet: one takes effect later
+/// if events of the lab file are about to.
 #[derive(Debug, Default)]
-pub(super) struct Requests(VecDeque<LinkChange>);
+pub(super) struct Requests(VecDeque<LiveChange>);
 
 impl Requests {
-    /// Adds the changes up to `now` to the log and to the list of events.
+    /// Adds the changes up to `now` to the log and to the list of events; returns their actions.
     pub(super) fn log_due(
         &mut self,
         now: Time,
         log: &Recorder,
         tap: &Tap,
         events: &mut Vec<EventRecord>,
-    ) {
-        while self.0.front().is_some_and(|change| change.event.at <= now) {
-            let Some(LinkChange { event, fields }) = self.0.pop_front() else { return };
+    ) -> Vec<Action> {
+        let count = self.0.partition_point(|change| change.event.at <= now);
+        let actions = self.0.drain(..count).map(|LiveChange { event, fields }| {
             log.handle().log(event.at, Level::Info, SOURCE, &event.text);
             tap.with(|builder| builder.event(event.at, &event.text));
-            events.push(EventRecord {
-                at_s: event.at.as_secs_f64(),
-                text: event.text,
-                set: fields,
-            });
-        }
+            let (at_s, text) = (event.at.as_secs_f64(), event.text);
+            events.push(EventRecord { at_s, text, set: fields });
+            event.action
+        });
+        actions.collect()
     }
 }
 
 impl Running {
+    /// Handles the requested changes that are due. The data path handles those of links.
+    pub(super) fn handle_due(&mut self, now: Time) {
+        let due = self.requests.log_due(now, &self.recorder, &self.tap, &mut self.events);
+        for action in due {
+            self.act(&action, now);
+        }
+    }
+
     pub(super) fn handle(&mut self, request: Request) -> Answer {
         let now = self.now();
         match request {
             Request::Set(fields) => self.set(now, &fields),
             Request::Mark(text) => {
+                let at_events = mark_comment(now, &text);
                 let text = format!("mark: {text}");
                 self.recorder.handle().log(now, Level::Info, SOURCE, &text);
                 let (at_s, events) = (now.as_secs_f64(), vec![text.clone()]);
                 self.record_event(now, text);
-                Answer::Done { at_s, events, warnings: Vec::new() }
+                Answer::Done { at_s, events, warnings: Vec::new(), at_events }
             }
             Request::Clock(_) => {
                 Answer::Refused { why: "the lab runs on the wall clock".to_owned() }
@@ -64,9 +73,13 @@ impl Running {
 
     fn set(&mut self, now: Time, fields: &[(String, String)]) -> Answer {
         self.pass_changes(now);
-        match self.schedule.set(now, fields, &self.job.lab_dir) {
-            Ok((changes, found)) => {
-                for change in changes {
+        match self.schedule.compile(now, fields, &self.job.lab_dir) {
+            Ok(found) => {
+                let mut actions = found.changes.iter().map(|change| &change.event.action);
+                if let Some(why) = actions.find_map(|action| self.supervisor.refusal(action)) {
+                    return Answer::Refused { why };
+                }
+                for change in self.schedule.apply(&found) {
                     self.change_network(change);
                 }
                 let at = found.changes.first().map_or(now, |change| change.event.at);
@@ -74,7 +87,9 @@ impl Running {
                 let events = events.collect();
                 let warnings = Finding::all(&found.warnings);
                 self.requests.0.extend(found.changes);
-                Answer::Done { at_s: at.as_secs_f64(), events, warnings }
+                self.handle_due(now);
+                let (at_s, at_events) = (at.as_secs_f64(), found.at_events);
+                Answer::Done { at_s, events, warnings, at_events }
             }
             Err(wrong) => Answer::Wrong { errors: Finding::all(&wrong) },
         }

@@ -9,7 +9,7 @@ pub const MAX_REQUEST_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Request {
-    /// Changes fields of links, as `netarium set`.
+    /// Changes links, stops and starts programs, as `netarium set`.
     Set { id: u64, fields: Vec<(String, String)> },
     /// Adds a text to the events, as `netarium mark`.
     Mark { id: u64, text: String },
