@@ -286,7 +286,8 @@ fn one_direction(clones: &Clones, files: &[PathBuf]) -> Result<(), String> {
     let has_routes = archived.values().flatten().any(|(_, bytes)| bytes[18] == 2);
     let is_router = |(peer, _): &mrt::Ends| peer.to_string() == ROUTER;
     let names_option = missing.contains("--router ADDRESS");
-    if (has_routes && peerings.len() == 1 || archived.keys().any(is_router)) && !names_option {
+    let is_unstated = has_routes && peerings.len() == 1 && !names_option;
+    if is_unstated || archived.keys().any(is_router) && missing.is_empty() {
         return Err(format!("one direction of {peerings:?}: {missing}"));
     }
     if peerings.len() > 1 && peerings.iter().any(|(of, ..)| of.local.to_string() != ROUTER) {
