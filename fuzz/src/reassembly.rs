@@ -53,7 +53,11 @@ pub(crate) fn target(data: &[u8]) {
             payload,
             missing: if cut < 0xf0 { 0 } else { u32::from(cut & 0xf) * 64 },
             is_device: who >> 6 & 1 == 1,
-            checksum: if cut == 0xef { Checksum::Wrong } else { Checksum::Unknown },
+            checksum: match cut {
+                0xee => Checksum::Doubtful,
+                0xef => Checksum::Wrong,
+                _ => Checksum::Unknown,
+            },
         };
         reassembler.segment(&segment, &mut sessions);
         assert!(reassembler.memory() <= memory + SLACK, "{}", reassembler.memory());

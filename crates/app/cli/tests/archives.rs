@@ -95,6 +95,22 @@ fn last_line_and_status_say_whether_anything_is_missing() {
     }
 }
 
+/// The routes of one session may be those of the router.
+#[test]
+fn capture_of_one_session_is_complete_only_with_router() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let file = root.join("data/bgp/field/26-other-port/port1179.pcap").display().to_string();
+    let read = ["--read", &file, "--port", "1179", "--strict", "--out"];
+    let guess = collect(dir.path(), &[&read[..], &["guess"]].concat());
+    let text = text(&guess.stderr);
+    assert_eq!(guess.status.code(), Some(1), "{text}");
+    let what = "incomplete: 1 BGP sessions whose router's end was guessed (state it with --router";
+    assert!(text.lines().last().unwrap().contains(what), "{text}");
+    let whole = collect(dir.path(), &[&read[..], &["whole", "--router", "192.0.2.1"]].concat());
+    assert_eq!(whole.status.code(), Some(0));
+}
+
 #[test]
 fn routes_are_shown_at_any_time() {
     let dir = archive();

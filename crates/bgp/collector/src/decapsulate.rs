@@ -161,6 +161,12 @@ impl Counters {
     }
 }
 
+/// Whether `bytes` start with the header of a BGP message.
+fn begins_message(bytes: &[u8]) -> bool {
+    let header = bytes.first_chunk::<{ bgp::HEADER }>();
+    header.is_some_and(|header| header[..16] == bgp::MARKER && matches!(header[18], 1..=5))
+}
+
 fn plural(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
@@ -261,6 +267,7 @@ impl Decapsulator {
                 part: None,
                 reassembled: true,
                 damaged: false,
+                first_part: None,
             };
             let read =
                 ip::extensions(&mut ip).and_then(|()| self.carried(time, &ip, within.depth, out));
@@ -443,7 +450,7 @@ impl Decapsulator {
             counts: is_syn || !payload.is_empty(),
             length: bytes.len().saturating_sub(header.len()) as u32,
             mss: if is_syn { offload::mss(bytes.get(20..length).unwrap_or_default()) } else { 0 },
-            is_single: ip.reassembled || ip.damaged,
+            is_single: ip.reassembled,
         };
         let word = |at: usize| {
             u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
@@ -459,7 +466,7 @@ impl Decapsulator {
             flags: header[13] & 0x1f,
             payload,
             missing: cut - options,
-            checksum: self.verdict(ip, &facts),
+            checksum: self.verdict(ip, facts, length),
         };
         self.counters.segments += 1;
         out(&segment);
@@ -469,9 +476,7 @@ impl Decapsulator {
     /// Counts a segment of another port if it starts with a BGP message.
     fn count_other_bgp(&mut self, bytes: &[u8], port: u16) {
         let header = bytes.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4);
-        let header =
-            bytes.get(header..).and_then(|payload| payload.first_chunk::<{ bgp::HEADER }>());
-        if header.is_some_and(|header| header[..16] == bgp::MARKER && matches!(header[18], 1..=5)) {
+        if begins_message(bytes.get(header..).unwrap_or_default()) {
             if self.counters.other_bgp == 0 {
                 self.counters.other_bgp_port = port;
             }
@@ -479,29 +484,35 @@ impl Decapsulator {
         }
     }
 
-    fn verdict(&mut self, ip: &Ip<'_>, facts: &Facts) -> Checksum {
+    /// Verdict on the checksum of a segment with a header of `header` bytes.
+    fn verdict(&mut self, ip: &Ip<'_>, mut facts: Facts, header: usize) -> Checksum {
         let counters = &mut self.counters;
-        counters.bad_headers += u64::from(ip.damaged);
         counters.snapped += u64::from(ip.payload.cut > 0);
         if self.settings.verify == Verify::Never {
+            counters.bad_headers += u64::from(ip.damaged);
             counters.unknown_checksums += 1;
             return Checksum::Unknown;
         }
         let mut sum = if ip.payload.cut > 0 { Sum::Unknown } else { offload::sum(ip) };
+        let mut parts = Vec::new();
         if self.without_checksum && sum != Sum::Right {
             sum = Sum::Unknown;
+        } else if sum == Sum::Wrong && !ip.reassembled && self.settings.verify == Verify::Detect {
+            parts = offload::first_parts(ip, header);
         }
-        if ip.damaged && sum != Sum::Right {
-            sum = Sum::Wrong;
+        if ip.damaged && parts.is_empty() {
+            counters.bad_headers += 1;
+            facts.is_single = true;
+            sum = if sum == Sum::Right { sum } else { Sum::Wrong };
         }
         let verdict = match (self.settings.verify, sum) {
             (Verify::Always, Sum::Wrong | Sum::Pseudo | Sum::Partial) => Checksum::Wrong,
-            (_, sum) => self.senders.judge(sum, facts),
+            (_, sum) => self.senders.judge(sum, &facts, &parts),
         };
         match verdict {
             Checksum::Right => {}
             Checksum::Wrong => counters.bad_checksums += 1,
-            Checksum::Unknown => counters.unknown_checksums += 1,
+            Checksum::Doubtful | Checksum::Unknown => counters.unknown_checksums += 1,
         }
         verdict
     }

@@ -110,8 +110,8 @@ pub enum GapCause {
     /// A few messages from the middle of a stream, without a certain message boundary;
     /// they are archived.
     Unconfirmed,
-    /// Messages before the router's end was determined, since neither end sent an UPDATE;
-    /// they are archived.
+    /// The router's end was guessed, and other evidence contradicted the guess, or none confirmed
+    /// it; the messages are archived.
     Guessed,
     /// The capture cut packets off after a number of bytes.
     Cut,

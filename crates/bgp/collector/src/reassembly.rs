@@ -233,6 +233,10 @@ impl Reassembler {
         if segment.time >= self.next_check {
             self.advance(segment.time, receiver);
         }
+        if segment.checksum == Checksum::Doubtful {
+            self.doubt(segment, receiver);
+            return;
+        }
         let (key, from) = Key::of(segment);
         self.watch(segment.mirror, segment.time);
         let known = self.table.find(&key);
@@ -257,6 +261,18 @@ impl Reassembler {
             None => return,
         };
         self.process(number, from, segment, receiver);
+    }
+
+    /// Processes a segment that may be merged.
+    #[cold]
+    fn doubt<R: Receiver>(&mut self, segment: &Segment<'_>, receiver: &mut R) {
+        let (key, from) = Key::of(segment);
+        let Some(number) = self.table.find(&key) else { return };
+        let flow = self.table.get(number);
+        let held = held(flow);
+        flow.halves[from.index()].doubt(segment, &self.settings);
+        self.memory = self.memory + self::held(flow) - held;
+        self.make_room(number, segment.time, receiver);
     }
 
     fn process<R: Receiver>(

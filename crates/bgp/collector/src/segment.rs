@@ -42,6 +42,9 @@ pub enum Checksum {
     Right,
     /// The checksum is wrong, and offload is not the cause.
     Wrong,
+    /// The checksum is wrong, and the capturing host merges segments: the segment is used if its
+    /// receiver acknowledges it and no other copy is captured.
+    Doubtful,
     /// The segment was truncated, or its sender uses checksum offload.
     Unknown,
 }

@@ -231,6 +231,7 @@ impl<S: Sink> Sessions<S> {
         for at in 0..self.slots.len() {
             self.settle(at);
         }
+        self.report_unconfirmed(0..self.slots.len());
     }
 
     fn receive(&mut self, received: Received, id: ConnectionId, from: End, bytes: &[u8]) {

@@ -59,7 +59,7 @@ pub struct Summary {
     pub gaps: u64,
     /// Archived messages that cannot be decoded, so that their routes are missing in tables.
     pub undecodable: u64,
-    /// Sessions whose router's end was guessed although both ends send routes.
+    /// Sessions whose router's end was guessed, which nothing confirmed.
     pub guessed: u64,
     /// Sessions of which the router's messages were captured, and none of the peer.
     pub unheard: u64,

@@ -38,6 +38,15 @@ pub(super) struct Ip<'a> {
     /// The payload is that of several fragments.
     pub(super) reassembled: bool,
     pub(super) damaged: bool,
+    /// Length of the payload for which the checksum of a damaged header would be correct: that of
+    /// the first part, if the packet was merged.
+    pub(super) first_part: Option<usize>,
+}
+
+/// Length of the first part of a merged packet, if its header has the checksum of that part: all
+/// other fields are equal. `sum` is that of the header with the length `total`.
+fn first_part(total: usize, sum: u16, words: usize) -> Option<usize> {
+    total.checked_sub(usize::from(sum % 0xffff) + words * 4).filter(|length| *length > 0)
 }
 
 #[inline]
@@ -79,7 +88,9 @@ fn v4(packet: Packet<'_>) -> Result<Ip<'_>, Skip> {
     };
     // The sender's hardware may compute the sum after the tap.
     let stored = u16::from_be_bytes([header[10], header[11]]);
-    let damaged = stored != 0 && wire::checksum::of(whole) != 0;
+    let sum = wire::checksum::of(whole);
+    let damaged = stored != 0 && sum != 0;
+    let first_part = if damaged { first_part(total, !sum, words) } else { None };
     let place = u16::from_be_bytes([header[6], header[7]]);
     let part = (place & 0x3fff != 0).then(|| Part {
         id: u32::from(u16::from_be_bytes([header[4], header[5]])),
@@ -97,6 +108,7 @@ fn v4(packet: Packet<'_>) -> Result<Ip<'_>, Skip> {
         part,
         reassembled: false,
         damaged,
+        first_part,
     };
     if ip.protocol == protocol::AUTHENTICATION && part.is_none() {
         extensions(&mut ip)?;
@@ -125,6 +137,7 @@ fn v6(packet: Packet<'_>) -> Result<Ip<'_>, Skip> {
         part: None,
         reassembled: false,
         damaged: false,
+        first_part: None,
     };
     if ip.protocol != protocol::TCP {
         extensions(&mut ip)?;

@@ -8,12 +8,23 @@
 //! produce this one (except by accident, 1 in 65,536). The segment is accepted, even as the first
 //! one of its sender.
 //!
-//! **Merged segments.** Network cards that merge segments (LRO) may keep the sum of the first part.
-//! A segment longer than the MSS of the receiver's SYN (without a captured SYN: longer than the MTU
-//! of Ethernet permits) counts as merged. Its sum is not verified, unless another segment of the
-//! sender above this limit had a correct sum. A segment that was reassembled from IP fragments
-//! never counts as merged. In live captures the kernel marks merged segments of any length
-//! (`Frame::without_checksum`).
+//! **Merged segments.** Network cards that merge segments (LRO) may keep the header of the first
+//! part, or parts of it. In live captures the kernel marks merged segments
+//! (`Frame::without_checksum`). Otherwise these count as merged:
+//! 1. A segment longer than the MSS of the receiver's SYN (without a captured SYN: longer than the
+//!    MTU of Ethernet permits), unless another segment of the sender above this limit had a correct
+//!    sum.
+//! 2. A segment of which a first part has the sum, if this part probably was a segment: a BGP
+//!    message starts after it, it has the length of the longest segment of its sender or of the
+//!    sender's MSS, or the checksum of the IP header is that of a packet of its length. A damaged
+//!    segment has such a sum by accident with a probability of the number of these parts in 65,536.
+//!
+//! A capturing host that merges segments may change other fields of the header as well, and a part
+//! may have any length. If the mirror has other merged segments, such a segment is
+//! [`Checksum::Doubtful`]: its bytes are used if the receiver acknowledges them and no other copy
+//! is captured. A receiver does not acknowledge a damaged segment before its retransmission. But
+//! the clone may be damaged alone, so without other merged segments an acknowledgment is not
+//! sufficient. A segment that was reassembled from IP fragments never counts as merged.
 //!
 //! **Other wrong sums.** Either the segment was damaged, or it was captured before the network card
 //! had computed the sum. In the second case the field contains zero or the sum of the pseudo-header
@@ -26,6 +37,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
+use super::begins_message;
 use super::ip::Ip;
 use crate::{Checksum, MirrorId};
 
@@ -67,6 +79,15 @@ pub(super) struct Facts {
     pub(super) is_single: bool,
 }
 
+/// A first part of a segment that has the checksum of the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FirstPart {
+    /// Bytes of options and payload.
+    length: u32,
+    /// The part ends where a BGP message starts, or the IP header has a checksum for its length.
+    is_likely: bool,
+}
+
 /// MSS option among the options of a TCP header (RFC 9293 §3.7.1); 0 without one.
 pub(super) fn mss(mut options: &[u8]) -> u16 {
     loop {
@@ -88,6 +109,9 @@ pub(super) struct Senders {
     table: HashMap<(MirrorId, IpAddr), Sender>,
     /// Keys of `table`, oldest first, for eviction.
     order: VecDeque<(MirrorId, IpAddr)>,
+    /// Mirrors with merged segments; true if one above the MSS has the sum of no first part, so
+    /// that the capturing host changes headers.
+    merges: HashMap<MirrorId, bool>,
     any: bool,
     /// Wrong sums are ignored until one is correct.
     lenient: bool,
@@ -105,9 +129,9 @@ pub(super) enum Sum {
     Unknown,
 }
 
+/// Sum of the pseudo-header without a length.
 #[inline]
-pub(super) fn sum(ip: &Ip<'_>) -> Sum {
-    let bytes = ip.payload.bytes;
+fn pseudo_header(ip: &Ip<'_>) -> u64 {
     let addresses = match (ip.source, ip.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let sum = u64::from(source.to_bits()) + u64::from(destination.to_bits());
@@ -120,7 +144,35 @@ pub(super) fn sum(ip: &Ip<'_>) -> Sum {
             })
         }
     };
-    let pseudo = addresses + u64::from(ip.protocol);
+    addresses + u64::from(ip.protocol)
+}
+
+/// The first parts of a segment with a header of `header` bytes that have its checksum. With a
+/// damaged IP header, only that of the length for which the header is correct.
+#[cold]
+pub(super) fn first_parts(ip: &Ip<'_>, header: usize) -> Vec<FirstPart> {
+    let bytes = ip.payload.bytes;
+    let start = pseudo_header(ip) + header as u64;
+    let mut sum = wire::checksum::add(start, &bytes[..header]);
+    let mut parts = Vec::new();
+    for (at, byte) in bytes.iter().enumerate().skip(header) {
+        let rest = &bytes[at..];
+        // `sum` includes the length of the part before `rest`.
+        if at > header && wire::checksum::fold(sum) == 0xffff {
+            let is_packet = ip.first_part == Some(at);
+            if !ip.damaged || is_packet {
+                let is_likely = is_packet || begins_message(rest);
+                parts.push(FirstPart { length: at as u32 - 20, is_likely });
+            }
+        }
+        sum += 1 + (u64::from(*byte) << if at % 2 == 0 { 8 } else { 0 });
+    }
+    parts
+}
+
+#[inline]
+pub(super) fn sum(ip: &Ip<'_>) -> Sum {
+    let (bytes, pseudo) = (ip.payload.bytes, pseudo_header(ip));
     let whole = wire::checksum::fold(wire::checksum::add(pseudo + bytes.len() as u64, bytes));
     if whole == 0xffff {
         return Sum::Right;
@@ -143,9 +195,9 @@ impl Senders {
 
     /// Verdict on a checksum, given the earlier segments of its sender.
     #[inline]
-    pub(super) fn judge(&mut self, sum: Sum, facts: &Facts) -> Checksum {
-        let verdict = self.verdict(sum, facts);
-        if facts.mss > 0 && verdict != Checksum::Wrong {
+    pub(super) fn judge(&mut self, sum: Sum, facts: &Facts, parts: &[FirstPart]) -> Checksum {
+        let verdict = self.verdict(sum, facts, parts);
+        if facts.mss > 0 && matches!(verdict, Checksum::Right | Checksum::Unknown) {
             let sender = self.sender(facts.mirror, facts.source);
             sender.mss = sender.mss.max(facts.mss);
         }
@@ -153,9 +205,9 @@ impl Senders {
     }
 
     #[inline]
-    fn verdict(&mut self, sum: Sum, facts: &Facts) -> Checksum {
+    fn verdict(&mut self, sum: Sum, facts: &Facts, parts: &[FirstPart]) -> Checksum {
         let (lenient, counts) = (self.lenient, facts.counts);
-        if sum == Sum::Unknown || sum != Sum::Right && self.is_merged(sum, facts) {
+        if sum == Sum::Unknown || sum != Sum::Right && self.is_merged(sum, facts, parts) {
             return Checksum::Unknown;
         }
         let sender = self.sender(facts.mirror, facts.source);
@@ -179,22 +231,40 @@ impl Senders {
                 none || sender.wrong / MAX_WRONG_PER_RIGHT > sender.right
             }
         };
-        if offloads { Checksum::Unknown } else { Checksum::Wrong }
+        match sum {
+            _ if offloads => Checksum::Unknown,
+            Sum::Wrong if self.may_be_merged(facts, parts) => Checksum::Doubtful,
+            _ => Checksum::Wrong,
+        }
     }
 
     /// Whether a segment with a wrong sum was merged from several, or was captured before the
     /// network card computed its sum.
     #[cold]
-    fn is_merged(&self, sum: Sum, facts: &Facts) -> bool {
+    fn is_merged(&mut self, sum: Sum, facts: &Facts, parts: &[FirstPart]) -> bool {
         if facts.is_single {
             return false;
         }
         let known = |address| self.table.get(&(facts.mirror, address)).copied().unwrap_or_default();
-        let limit = match known(facts.destination).mss {
+        let (sender, receiver) = (known(facts.source), known(facts.destination));
+        let limit = match receiver.mss {
             0 => ETHERNET_BYTES[usize::from(facts.source.is_ipv6())],
             mss => u32::from(mss),
         };
-        sum == Sum::Pseudo || facts.length > limit && known(facts.source).longest <= limit
+        let is_long = facts.length > limit && sender.longest <= limit;
+        let lengths = [sender.longest, u32::from(sender.mss)];
+        let is_likely = parts.iter().any(|part| part.is_likely || lengths.contains(&part.length));
+        if sum == Sum::Wrong && (is_likely || is_long && parts.is_empty()) {
+            *self.merges.entry(facts.mirror).or_default() |= !is_likely;
+        }
+        is_long || is_likely || sum == Sum::Pseudo
+    }
+
+    /// Whether a segment with a wrong sum may be merged, because others of its mirror are.
+    #[cold]
+    fn may_be_merged(&self, facts: &Facts, parts: &[FirstPart]) -> bool {
+        let changes_headers = self.merges.get(&facts.mirror);
+        !facts.is_single && changes_headers.is_some_and(|changes| *changes || !parts.is_empty())
     }
 
     #[inline]
@@ -227,6 +297,7 @@ mod tests {
                 mss: 0,
                 is_single: false,
             },
+            &[],
         )
     }
 

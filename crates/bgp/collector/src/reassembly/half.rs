@@ -6,6 +6,7 @@ use super::framing::Framing;
 use super::history::History;
 use super::store::Store;
 use super::{Listener, Settings, Statistics};
+use crate::segment::flags::SYN;
 use crate::{Close, Limit, Receiver, Segment};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub(super) struct Half {
     /// Time of the last bytes in order; before the first ones, the start of silence.
     front_at: Time,
     store: Store,
+    /// Bytes of segments that may be merged ([`Checksum::Doubtful`](crate::Checksum)).
+    doubtful: Store,
     framing: Framing,
     history: History,
     /// End of the last byte that is known to have been sent.
@@ -82,6 +85,7 @@ impl Half {
             front_at: Time::MAX,
             sent: 0,
             store: Store::new(),
+            doubtful: Store::new(),
             framing: Framing::aligned(Time::from_nanos(0)),
             history: History::new(history),
             fin: None,
@@ -133,7 +137,8 @@ impl Half {
 
     pub(super) fn memory(&self) -> usize {
         let cuts = self.cuts.capacity() * size_of::<(u64, u64, Time)>();
-        self.store.memory() + self.framing.memory() + self.history.memory() + cuts
+        let stores = self.store.memory() + self.doubtful.memory();
+        stores + self.framing.memory() + self.history.memory() + cuts
     }
 
     /// The position of a sequence number that is nearest to the next one.
@@ -229,6 +234,31 @@ impl Half {
             Stage::Running | Stage::Settling { .. } => {}
         }
         self.keep(segment, sequence, settings, count, to);
+    }
+
+    /// Stores the bytes of a segment that may be merged, until the gap that they can fill expires.
+    pub(super) fn doubt(&mut self, segment: &Segment<'_>, settings: &Settings) {
+        let is_usable = !segment.payload.is_empty() && segment.missing == 0 && !segment.has(SYN);
+        let is_open = !matches!(self.stage, Stage::Unseen | Stage::Closed);
+        if is_usable && is_open && self.in_window(segment.sequence, settings) {
+            let at = self.position(segment.sequence);
+            self.doubtful.insert(at, segment.time, segment.payload, false);
+        }
+        self.doubtful.forget(self.next);
+        if self.doubtful.memory() as u64 > settings.out_of_order.count() {
+            self.doubtful = Store::new();
+        }
+    }
+
+    /// Uses segments that may be merged, if the receiver acknowledged them. Captured bytes with a
+    /// correct checksum stay.
+    fn admit_doubtful(&mut self) {
+        self.doubtful.forget(self.next);
+        while let Some(piece) = self.doubtful.take(self.acknowledged.saturating_sub(1)) {
+            if piece.end() <= self.acknowledged {
+                self.store.insert(piece.at, piece.time, &piece.bytes, false);
+            }
+        }
     }
 
     /// Stores bytes out of order, and delivers those in order.
@@ -371,6 +401,7 @@ impl Half {
         count: &mut Statistics,
         to: &mut Listener<'_, R>,
     ) {
+        self.admit_doubtful();
         let end = self.store.first().unwrap_or_else(|| self.last_known());
         let missing = end.saturating_sub(self.next);
         if missing > 0 {
@@ -575,6 +606,7 @@ impl Half {
         }
         self.stage = Stage::Closed;
         self.ended = now;
+        self.doubtful = Store::new();
         (self.waiting, self.reset) = (None, None);
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    const fn end(&self) -> u64 {
+    pub(super) const fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
 }
@@ -65,6 +65,13 @@ impl Store {
         let piece = self.pieces.front().filter(|piece| piece.at <= next)?;
         self.memory -= piece.bytes.len() + CHUNK_OVERHEAD;
         self.pieces.pop_front()
+    }
+
+    /// Removes the chunks that end at or before `next`.
+    pub(super) fn forget(&mut self, next: u64) {
+        while self.pieces.front().is_some_and(|piece| piece.end() <= next) {
+            let _ = self.take(next);
+        }
     }
 
     /// Stores the new part of `bytes`; the first copy of a byte wins.

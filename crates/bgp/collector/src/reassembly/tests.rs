@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::MirrorId;
 
+mod doubtful;
 mod embedded;
 mod ends;
 

@@ -125,6 +125,10 @@ impl<S: Sink> Sessions<S> {
         let mut order: Vec<u32> = self.pairs.values().copied().collect();
         order.sort_unstable_by_key(|at| received(*at));
         order.truncate(self.settings.peerings.div_ceil(16));
+        for at in &order {
+            self.settle(*at as usize);
+        }
+        self.report_unconfirmed(order.iter().map(|at| *at as usize));
         for at in order {
             self.forget(at);
         }
@@ -137,7 +141,6 @@ impl<S: Sink> Sessions<S> {
     }
 
     fn forget(&mut self, at: u32) {
-        self.settle(at as usize);
         self.end_guess(at as usize);
         let time = self.last_time(at as usize);
         let slot = &mut self.slots[at as usize];

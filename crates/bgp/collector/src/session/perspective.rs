@@ -16,9 +16,13 @@
 //! evidence contradicts the guess, the peering is removed, and the messages are processed again
 //! from the view of the other end ([`Sessions::reverse`]). If they are no longer retained, only
 //! later messages have the other view. Either is reported as [`GapCause::Guessed`], as are the
-//! routes of a presumed router, which a guess omits from the archive.
+//! routes of a presumed router, which a guess omits from the archive. If both directions of a
+//! session were captured, and one end sent routes, they do not show whether this end is the router:
+//! at the end of the input the guess is reported too, unless the address or the BGP identifier of
+//! the presumed router takes part in more peerings than that of the peer.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use base::{Span, Time};
@@ -57,12 +61,15 @@ pub(super) enum Basis {
 pub(super) struct Routes {
     /// Bytes of UPDATEs from the lower and from the higher address.
     bytes: [u64; 2],
+    /// Whether they sent messages.
+    sent: [bool; 2],
     since: Option<u64>,
 }
 
 impl Routes {
     /// Counts a message. If both ends have the same address, nothing is compared.
     pub(super) fn count(&mut self, elapsed: u64, pair: &Pair, sender: IpAddr, message: &[u8]) {
+        self.sent[usize::from(sender == pair.high)] = true;
         if message[18] == 2 && message.len() > bgp::HEADER + END_OF_RIB && pair.low != pair.high {
             self.bytes[usize::from(sender == pair.high)] += message.len() as u64;
             self.since.get_or_insert(elapsed);
@@ -178,6 +185,35 @@ impl<S: Sink> Sessions<S> {
         if slot.kept.is_some() && slot.routes.of(&slot.pair, peer) == 0 {
             return self.reverse(at);
         }
+        self.report_guess(at);
+    }
+
+    /// Reports guesses that nothing has confirmed: the routes of the peer may be the router's.
+    /// Sessions with one captured direction are not reported here.
+    pub(super) fn report_unconfirmed(&mut self, slots: impl Iterator<Item = usize>) {
+        // A router may have another address in each session, but has one BGP identifier (RFC 4271).
+        let mut known: HashMap<_, u32> = HashMap::new();
+        for slot in self.slots.iter().filter(|slot| !slot.gone) {
+            for id in [slot.peering.peer_id, slot.peering.local_id] {
+                *known.entry((slot.pair.mirror, id)).or_default() += u32::from(id != 0);
+            }
+        }
+        for at in slots {
+            let slot = &self.slots[at];
+            let Peering { peer, local, .. } = slot.peering;
+            let by_address = [local, peer].map(|end| self.peerings_of(&slot.pair, end));
+            let by_id = [slot.peering.local_id, slot.peering.peer_id]
+                .map(|id| known.get(&(slot.pair.mirror, id)).copied().unwrap_or(0).max(1));
+            let is_confirmed = by_address[0] > by_address[1] || by_id[0] > by_id[1];
+            let is_open = slot.guessed && !slot.guess_reported && !slot.gone && !is_confirmed;
+            if is_open && slot.routes.sent == [true; 2] && slot.routes.of(&slot.pair, peer) > 0 {
+                self.report_guess(at);
+            }
+        }
+    }
+
+    fn report_guess(&mut self, at: usize) {
+        let slot = &mut self.slots[at];
         slot.guess_reported = true;
         let (since, until) = (slot.received.time, slot.last.max(slot.received.time));
         let (from, cause) = (Sender::Local, GapCause::Guessed);
@@ -247,6 +283,7 @@ impl<S: Sink> Sessions<S> {
         let (from, cause, until) = (Sender::Local, GapCause::Guessed, time);
         let gap = Gap { since, until, from, cause, missing: 0, skipped: wrong };
         self.slots[at].tell(&mut self.sink, Event::Gap(gap));
+        self.slots[at].guess_reported = true;
     }
 
     /// Processes retained input again; returns the bytes of the messages of the router `local`.

@@ -54,6 +54,7 @@ fn reports_capture_without_readable_bgp() {
     assert!(summary.troubles[0].ends_with("(read them with --port 1179)"), "{summary:?}");
     let mut settings = pipeline::Settings::default();
     settings.decapsulate.ports = vec![1179];
+    settings.sessions.routers = vec!["192.0.2.1".parse().unwrap()];
     let into = folder.path().join("b.mrt");
     let summary = convert(&from, &into, Target::Mrt, settings, &AtomicBool::new(false)).unwrap();
     assert_eq!((summary.trouble_count, summary.gaps), (0, 0));

@@ -38,7 +38,7 @@ pub(super) struct Sinks {
     pub(super) gaps: u64,
     /// Archived messages that cannot be decoded.
     pub(super) undecodable: u64,
-    /// Sessions whose router's end was guessed although both ends send routes.
+    /// Sessions whose router's end was guessed, which nothing confirmed.
     pub(super) guessed: u64,
     pub(super) unstated: Vec<Loss>,
     pub(super) now: Time,

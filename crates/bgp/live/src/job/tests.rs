@@ -23,6 +23,7 @@ fn capture_without_readable_bgp_is_incomplete() {
         let captures = Captures::open(&[Path::new(field).join(name)], false, false).unwrap();
         let mut settings = Settings::default();
         settings.pipeline.decapsulate.ports = ports;
+        settings.pipeline.sessions.routers = vec!["192.0.2.1".parse().unwrap()];
         let stop = AtomicBool::new(false);
         packets(settings, vec![Source::Captures(captures)], &stop).unwrap().missing()
     };
@@ -31,6 +32,30 @@ fn capture_without_readable_bgp_is_incomplete() {
     assert_eq!(missing("port1179.pcap", vec![1179]), Vec::<String>::new());
     let all = "20 packets without readable BGP (20 packets of other protocols)";
     assert_eq!(missing("no-tcp.pcap", vec![179]), [all]);
+}
+
+/// A capture of one session and both directions: the router may be the end that sends the routes.
+#[test]
+fn capture_without_evidence_of_router_is_incomplete() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../data/bgp/field/26-other-port");
+    let path = Path::new(path).join("port1179.pcap");
+    for (routers, expected) in [
+        (
+            vec![],
+            vec!["1 BGP sessions whose router's end was guessed (state it with --router ADDRESS)"],
+        ),
+        (vec!["192.0.2.1"], vec![]),
+        (vec!["192.0.2.2"], vec![]),
+    ] {
+        let captures = Captures::open(std::slice::from_ref(&path), false, false).unwrap();
+        let mut settings = Settings::default();
+        settings.pipeline.decapsulate.ports = vec![1179];
+        let routers: Vec<_> = routers.into_iter().map(|one| one.parse().unwrap()).collect();
+        settings.pipeline.sessions.routers = routers;
+        let source = vec![Source::Captures(captures)];
+        let summary = packets(settings, source, &AtomicBool::new(false)).unwrap();
+        assert_eq!(summary.missing(), expected);
+    }
 }
 
 #[test]

@@ -123,6 +123,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
     ];
     prop_oneof![
         2 => (at(), 2..8_usize).prop_map(|(at, count)| Mutation::Merge { at, count }),
+        2 => (at(), 2..5_usize).prop_map(|(at, count)| Mutation::MergeShort { at, count }),
         2 => split.prop_map(Mutation::Split),
         1 => (at(), any::<bool>())
             .prop_map(|(at, is_section)| Mutation::Repeat { at, is_section }),
@@ -285,7 +286,8 @@ fn one_direction(clones: &Clones, files: &[PathBuf]) -> Result<(), String> {
     let has_routes = archived.values().flatten().any(|(_, bytes)| bytes[18] == 2);
     let is_router = |(peer, _): &mrt::Ends| peer.to_string() == ROUTER;
     let names_option = missing.contains("--router ADDRESS");
-    if (has_routes && peerings.len() == 1 || archived.keys().any(is_router)) && !names_option {
+    let is_unstated = has_routes && peerings.len() == 1 && !names_option;
+    if is_unstated || archived.keys().any(is_router) && missing.is_empty() {
         return Err(format!("one direction of {peerings:?}: {missing}"));
     }
     if peerings.len() > 1 && peerings.iter().any(|(of, ..)| of.local.to_string() != ROUTER) {
@@ -433,6 +435,36 @@ fn states_skipped_bytes_of_connection_without_syn() {
     let first = [update.clone(), Step::FromRouter(empty()), Step::Refresh(refresh)];
     let peer = peer_of(&[&first, &[update.clone(), update]]);
     check(&[peer], &[Mutation::Lose { at: 22 }, Mutation::Cut { at: 0, kept: 0 }]).unwrap();
+}
+
+/// Each packet of a capture is merged with the next ones of its direction, with both directions or
+/// one captured, and with a router that is not configured.
+#[test]
+fn merges_short_segments_with_sum_of_first() {
+    let update = |number| Update { announced: vec![number], path: 1, ..empty() };
+    let steps: Vec<_> = (0..4)
+        .flat_map(|number| {
+            let of_router = Step::FromRouter(update(number + 4));
+            [Step::Updates(vec![update(number)]), of_router.clone(), of_router, Step::Keepalives]
+        })
+        .collect();
+    let peers = [peer_of(&[&steps])];
+    let packets = script::capture(&peers).original.packets;
+    let mut merged = 0;
+    for at in 0..packets.len() {
+        let merge = Mutation::MergeShort { at, count: 2 + at % 3 };
+        let mut clones = Clones::new(&script::capture(&peers).original);
+        merge.apply(&mut clones);
+        if clones.damaged.packets.len() == packets.len() {
+            continue;
+        }
+        merged += 1;
+        let one = |is_from_router| vec![merge.clone(), Mutation::OneDirection { is_from_router }];
+        for mutations in [vec![merge.clone()], one(false), one(true)] {
+            check(&peers, &mutations).unwrap_or_else(|why| panic!("{mutations:?}: {why}"));
+        }
+    }
+    assert!(merged > 10, "{merged}");
 }
 
 proptest! {

@@ -30,6 +30,7 @@ fn stranger(time: u64, from: SocketAddr, to: SocketAddr, flags: u8, payload: &[u
         kept: None,
         flipped: None,
         merged: false,
+        first_part: None,
         mirror: 0,
     }
 }

@@ -33,6 +33,9 @@ pub(crate) struct Packet {
     pub(crate) flipped: Option<usize>,
     /// The receiving host merged several segments: the checksum is the sum of the pseudo-header.
     pub(crate) merged: bool,
+    /// A network card merged segments (LRO) and left the header of the first one, which has this
+    /// many bytes of the payload: the checksum is that of the first one.
+    pub(crate) first_part: Option<usize>,
     /// VLAN of the clone, if there are several mirrors.
     pub(crate) mirror: u16,
 }
@@ -125,6 +128,7 @@ pub(crate) fn read(path: &Path, most: usize) -> Original {
             kept: None,
             flipped: None,
             merged: false,
+            first_part: None,
             mirror: 0,
         });
     }
@@ -220,7 +224,9 @@ impl Packet {
         tcp.extend_from_slice(&self.payload);
         let (from, to) = (octets(self.from.ip()), octets(self.to.ip()));
         let length = (tcp.len() as u32).to_be_bytes();
-        let sum = checksum(&[&from, &to, &length, &[0, 0, 0, 6], &tcp]);
+        let summed = self.first_part.map_or(tcp.len(), |part| 20 + self.options.len() + part);
+        let summed_length = (summed as u32).to_be_bytes();
+        let sum = checksum(&[&from, &to, &summed_length, &[0, 0, 0, 6], &tcp[..summed]]);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
         // A checksum that equals the sum of the addresses alone would be taken for offload,
         // whatever the segment contains: then the checksum itself is damaged.

@@ -168,3 +168,104 @@ fn accepts_sums_that_the_kernel_marks_as_not_computed() {
         assert_eq!(take(&mut decapsulator, &marked)[0].7, plainly);
     }
 }
+
+fn updates(count: u8) -> Vec<Vec<u8>> {
+    let update = |number: u8| {
+        let attributes = [0x40, 1, 1, 0, 0x40, 2, 0, 0x40, 3, 4, 192, 0, 2, number];
+        let body = [&[0, 0, 0, 14][..], &attributes, &[24, 10, number, number.wrapping_mul(37)]];
+        let body = body.concat();
+        [&[0xff; 16][..], &[0, 19 + body.len() as u8, 2], &body].concat()
+    };
+    (1..=count).map(update).collect()
+}
+
+/// A segment of `parts` with the checksum, and possibly the IPv4 checksum, of the first one.
+fn lro(from: SocketAddr, to: SocketAddr, parts: &[&[u8]], keeps_ip: bool) -> Vec<u8> {
+    let mut first = packet(from, to, 9, parts[0]);
+    set_sum(&mut first, |sum| sum);
+    let mut data = packet(from, to, 9, &parts.concat());
+    let ip = if from.is_ipv4() { 20 } else { 40 };
+    data[ip + 16..ip + 18].copy_from_slice(&first[ip + 16..ip + 18]);
+    if keeps_ip && from.is_ipv4() {
+        data[10..12].copy_from_slice(&first[10..12]);
+    }
+    data
+}
+
+#[test]
+fn accepts_first_sum_of_short_messages() {
+    let all = updates(3);
+    let parts: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+    for (from, to) in ends() {
+        for (mss, count) in [(Some(1_460), 2), (None, 2), (None, 3)] {
+            let mut decapsulator = after(mss, 500);
+            let merged = lro(from, to, &parts[..count], false);
+            assert_eq!(verdict(&mut decapsulator, &merged), Checksum::Unknown);
+            assert_eq!(decapsulator.counters().unknown_checksums, 1);
+        }
+        // Also the first segment of its sender.
+        assert_eq!(verdict(&mut new(), &lro(from, to, &parts, false)), Checksum::Unknown);
+    }
+}
+
+/// Parts that end within a message.
+#[test]
+fn accepts_first_sum_of_known_lengths() {
+    let stream: Vec<u8> = (0..1_000_u16).map(|at| (at * 7 % 251) as u8).collect();
+    for (from, to) in ends() {
+        // The longest segment before has 500 bytes of payload.
+        let of = |length| lro(from, to, &[&stream[..length], &stream[length..]], false);
+        let mut decapsulator = after(None, 500);
+        assert_eq!(verdict(&mut decapsulator, &of(499)), Checksum::Wrong);
+        assert_eq!(verdict(&mut decapsulator, &of(500)), Checksum::Unknown);
+        // Such a segment shows that the capturing host merges.
+        assert_eq!(verdict(&mut decapsulator, &of(499)), Checksum::Doubtful);
+        assert_eq!(verdict(&mut decapsulator, &wrong(from, to, 300)), Checksum::Wrong);
+        // The header has the IPv4 checksum of the first part.
+        let mut decapsulator = after(None, 400);
+        let kept = lro(from, to, &[&stream[..499], &stream[499..]], true);
+        let expected = if from.is_ipv4() { Checksum::Unknown } else { Checksum::Wrong };
+        assert_eq!(verdict(&mut decapsulator, &kept), expected);
+        assert_eq!(decapsulator.counters().bad_headers, 0);
+    }
+}
+
+/// Without the sum of a first part, the header was changed: then any segment may be merged.
+#[test]
+fn doubts_segments_of_host_that_changes_headers() {
+    for (from, to) in ends() {
+        let mut decapsulator = after(Some(1_460), 500);
+        assert_eq!(verdict(&mut decapsulator, &wrong(from, to, 300)), Checksum::Wrong);
+        assert_eq!(verdict(&mut decapsulator, &wrong(from, to, 1_600)), Checksum::Unknown);
+        assert_eq!(verdict(&mut decapsulator, &wrong(from, to, 300)), Checksum::Doubtful);
+        let mut damaged = wrong(from, to, 300);
+        if from.is_ipv4() {
+            damaged[4] ^= 1;
+            assert_eq!(verdict(&mut decapsulator, &damaged), Checksum::Wrong);
+        }
+    }
+}
+
+/// A damaged segment of n messages has the sum of a first part by accident: n - 1 in 65,536.
+#[test]
+fn rejects_nearly_all_damaged_segments() {
+    const SEGMENTS: u32 = 20_000;
+    let (from, to) = ends()[0];
+    let (all, mut rng) = (updates(20).concat(), base::RandomStream::new(1, "damage"));
+    let intact = packet(from, to, 9, &all);
+    let mut accepted = 0;
+    for number in 0..SEGMENTS {
+        let mut data = intact.clone();
+        let at = 20 + 4 + rng.below(data.len() as u64 - 24) as usize;
+        data[at] ^= 1 << rng.below(8);
+        if number % 2 == 1 {
+            let length = data.len() as u64;
+            data[length as usize - 1 - rng.below(length - 60) as usize] ^= rng.below(255) as u8 + 1;
+        }
+        let mut decapsulator = new();
+        assert_eq!(verdict(&mut decapsulator, &intact), Checksum::Right);
+        let verdict = take(&mut decapsulator, &frame(LinkType::ETHERNET, &plain(&data)));
+        accepted += u32::from(verdict.first().is_some_and(|one| one.7 == Checksum::Unknown));
+    }
+    assert!(accepted < 20, "{accepted}");
+}

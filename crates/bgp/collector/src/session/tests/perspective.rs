@@ -43,9 +43,65 @@ fn identifies_neighbour_by_routes() {
             script.0.finish();
             let output = script.output();
             assert_eq!(updates(&output), [600, 2], "{neighbour:?} {reversed}");
-            assert!(!output.contains("gap"), "{output}");
+            let gaps = [output.matches("gap").count(), output.matches("Local Guessed 0 0").count()];
+            assert_eq!(gaps, [1, 1], "{output}");
         }
     }
+}
+
+/// One session, both directions, routes of one end: it may be the router.
+#[test]
+fn reports_guess_that_nothing_confirmed() {
+    let of = |routers: &[&str], ends: &[End], sessions: u8| {
+        let routers = routers.iter().map(|one| one.parse().unwrap()).collect();
+        let mut script = Script::new(Settings { routers, ..Settings::default() });
+        script.0.sink_mut().bare = true;
+        let ids = 0..u32::from(sessions);
+        for id in ids.clone() {
+            connect(&mut script, id, 1 + id as u8, false);
+        }
+        for (time, end, bytes) in [(1.1, LOW, open4(1)), (1.1, HIGH, open4(9))] {
+            for id in ids.clone() {
+                script.say(time, id, end, &bytes);
+            }
+        }
+        for time in [2.0, 50.0] {
+            for (id, end) in ids.clone().flat_map(|id| ends.iter().map(move |end| (id, *end))) {
+                script.say(time, id, end, &keepalive()).say(time, id, end, &route());
+            }
+        }
+        script.0.finish();
+        script.output().matches("gap Local Guessed").count()
+    };
+    for sender in [LOW, HIGH] {
+        assert_eq!(of(&[], &[sender], 1), 1, "{sender:?}");
+        assert_eq!(of(&["10.0.0.9"], &[sender], 1), 0, "{sender:?}");
+        // The end of several sessions is the router.
+        assert_eq!(of(&[], &[sender], 2), 0, "{sender:?}");
+    }
+    assert_eq!(of(&[], &[], 1), 0, "no routes");
+    assert_eq!(of(&[], &[LOW, HIGH], 1), 1);
+}
+
+/// Two sessions without a common address; the router has the same identifier in both.
+#[test]
+fn common_identifier_confirms_guess() {
+    let of = |routers: [u32; 2], peers: [u32; 2]| {
+        let mut script = unconfigured();
+        for (id, (router, peer)) in (0..).zip(routers.into_iter().zip(peers)) {
+            let ends = [1, 9].map(|host| format!("10.0.{id}.{host}:179"));
+            script.connect(1.0, id, [&ends[0], &ends[1]], Some(LOW));
+            script.say(1.1, id, LOW, &open4(peer)).say(1.1, id, HIGH, &open4(router));
+            script.say(2.0, id, LOW, &keepalive()).say(2.0, id, HIGH, &keepalive());
+            script.say(2.0, id, LOW, &route());
+        }
+        script.0.finish();
+        script.output().matches("gap Local Guessed 0 0").count()
+    };
+    assert_eq!(of([9, 9], [1, 2]), 0);
+    assert_eq!(of([9, 8], [1, 2]), 2);
+    assert_eq!(of([9, 8], [1, 1]), 2);
+    assert_eq!(of([9, 9], [1, 1]), 2);
 }
 
 #[test]

@@ -41,6 +41,12 @@ pub(crate) enum Mutation {
         at: usize,
         count: usize,
     },
+    /// The network card of the capturing host merges short segments (LRO): the result is not longer
+    /// than the MSS, and has the header and the checksum of the first one.
+    MergeShort {
+        at: usize,
+        count: usize,
+    },
     /// Each direction has its own interface, VLAN or file.
     Split(Split),
     /// The file describes its interfaces again.
@@ -138,6 +144,7 @@ impl Mutation {
             Self::Split(split) => clones.split = Some(split),
             Self::Repeat { at, is_section } => clones.repeats.push((at % count, is_section)),
             Self::Merge { at, count } => merge(clones, at, count),
+            Self::MergeShort { at, count } => merge_short(clones, at, count),
             Self::Cut { at, kept } => {
                 let data = packets.iter().enumerate().filter(|(_, one)| !one.payload.is_empty());
                 let data: Vec<_> = data.map(|(number, _)| number).collect();
@@ -213,10 +220,48 @@ fn merge(clones: &mut Clones, at: usize, count: usize) {
         append(&mut merged, packet);
         members.push(number);
     }
-    let Some(last) = members.last().copied() else { return };
-    if !is_mergeable(&packets[at]) {
+    if is_mergeable(&packets[at]) {
+        replace(clones, at, &members, merged);
+    }
+}
+
+/// Merges up to `count` segments of one direction to one of at most [`MAX_SHORT`] bytes.
+fn merge_short(clones: &mut Clones, at: usize, count: usize) {
+    /// The shortest MSS. All parts are shorter, so they end with a message.
+    const MAX_SHORT: usize = 256;
+    const MAX_PAUSE_NANOS: u64 = 10_000_000;
+    let packets = &clones.damaged.packets;
+    let at = at % packets.len();
+    let mut merged = packets[at].clone();
+    let first = merged.payload.len();
+    let is_part = |packet: &Packet| is_mergeable(packet) && packet.first_part.is_none();
+    if first == 0 || merged.merged || !is_part(&merged) {
         return;
     }
+    let mut members = Vec::new();
+    let of = |packet: &Packet| (packet.connection, packet.side);
+    let followers = packets.iter().enumerate().skip(at + 1);
+    for (number, packet) in followers.filter(|(_, packet)| of(packet) == of(&packets[at])) {
+        let end = merged.offset + merged.payload.len() as u64;
+        let is_next = is_part(packet) && !packet.merged && packet.offset == end;
+        let is_short = merged.payload.len() + packet.payload.len() <= MAX_SHORT;
+        let is_soon = packet.time.saturating_sub(merged.time) <= MAX_PAUSE_NANOS;
+        if packet.payload.is_empty() && is_next {
+            continue;
+        }
+        if members.len() + 1 >= count || !is_next || !is_short || !is_soon {
+            break;
+        }
+        merged.payload.extend_from_slice(&packet.payload);
+        (merged.time, merged.first_part) = (packet.time, Some(first));
+        members.push(number);
+    }
+    replace(clones, at, &members, merged);
+}
+
+/// Replaces the packet `at` and `members` by `merged`, in the place of the last of them.
+fn replace(clones: &mut Clones, at: usize, members: &[usize], merged: Packet) {
+    let Some(last) = members.last().copied() else { return };
     let packets = &mut clones.damaged.packets;
     packets[last] = merged;
     let mut number = 0;
@@ -310,7 +355,7 @@ impl Clones {
         let mut messages: BTreeMap<IpAddr, Vec<Timed>> = BTreeMap::new();
         let mut known = BTreeMap::new();
         for (packet, time) in self.damaged.packets.iter().zip(self.times().0) {
-            if direction(packet) == 1 {
+            if direction(packet) == 1 || packet.payload.is_empty() {
                 continue;
             }
             let way = (packet.connection, packet.side);

@@ -329,6 +329,7 @@ impl Writer<'_> {
             kept: None,
             flipped: None,
             merged: false,
+            first_part: None,
             mirror: 0,
         });
         connection.now += SPACING;
