@@ -38,6 +38,7 @@ mod routes;
 mod sessions;
 mod size_distribution;
 mod slbn_claims;
+mod table;
 mod trace_file;
 mod trunk_datagram;
 mod watch_requests;
@@ -87,6 +88,7 @@ targets! {
     sessions
     size_distribution
     slbn_claims
+    table
     trace_file
     trunk_datagram
     watch_requests

@@ -27,6 +27,8 @@ pub use reader::Reader;
 
 /// Rows per row group of a joined table.
 const GROUP_ROWS: usize = 128 * 1024;
+/// 10 to 24 bytes of memory each.
+const MAX_VALUES: u64 = 1 << 28;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -218,9 +220,15 @@ impl Table {
         key(self) == key(other)
     }
 
-    /// Reads a table written by this crate.
+    /// Reads a whole table written by this crate. Columns of equal values are small in the file, so
+    /// its size does not limit the memory: a table of too many values is an error.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let mut reader = Reader::open(path)?;
+        let values = reader.rows().saturating_mul(reader.columns().len() as u64);
+        if values > MAX_VALUES {
+            let text = format!("it has {values} values; at most {MAX_VALUES} are read at once");
+            return Err(Error::table(path, ParquetError::General(text)));
+        }
         let mut table = Self::new(reader.columns().to_vec());
         while reader.read_into(&mut table, usize::MAX)? > 0 {}
         Ok(table)

@@ -56,7 +56,8 @@ impl Reader {
 
     /// The number of rows of the whole table.
     pub fn rows(&self) -> u64 {
-        self.meta.row_groups().iter().map(|group| group.num_rows().max(0) as u64).sum()
+        let rows = self.meta.row_groups().iter().map(|group| group.num_rows().max(0) as u64);
+        rows.fold(0, u64::saturating_add)
     }
 
     /// Adds the next rows to a table with the same columns, at most `max`. Returns their number; 0
@@ -267,6 +268,8 @@ fn varint(from: &mut impl Read) -> Result<u64, ParquetError> {
 
 #[cfg(test)]
 mod tests {
+    use parquet::file::metadata::ParquetMetaDataWriter;
+
     use super::*;
 
     use crate::table::{Cell, write_group, writer};
@@ -326,6 +329,23 @@ mod tests {
         assert!(std::fs::metadata(&path).unwrap().len() < 1 << 20);
         let error = Table::read(&path).unwrap_err();
         assert!(error.to_string().contains("larger"), "{error}");
+    }
+
+    #[test]
+    fn rejects_tables_of_more_values_than_memory_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("t.parquet");
+        rows(0, 5).write(&path).unwrap();
+        let meta = Reader::open(&path).unwrap().meta;
+        for claimed in [1 << 27, i64::MAX] {
+            let group = meta.row_group(0).clone().into_builder().set_num_rows(claimed);
+            let groups = vec![group.build().unwrap(); 3];
+            let meta = meta.clone().into_builder().set_row_groups(groups).build();
+            let file = File::create(&path).unwrap();
+            ParquetMetaDataWriter::new(file, &meta).finish().unwrap();
+            let error = Table::read(&path).unwrap_err();
+            assert!(error.to_string().contains("values; at most"), "{error}");
+        }
     }
 
     fn size(header: &[u8]) -> Result<Option<u64>, ParquetError> {
