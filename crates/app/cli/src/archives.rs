@@ -156,6 +156,7 @@ fn convert(args: &Convert, terminal: &Terminal) -> Verdict {
     let stop = interrupts::flag()?;
     let mut settings = pipeline::Settings::default();
     settings.decapsulate.ports.clone_from(&args.port);
+    settings.sessions.routers.clone_from(&args.router);
     let done = convert::convert(&args.from, &args.into, target, settings, &stop);
     let summary = done.map_err(|e| failure(&e))?;
     if summary.stopped {
@@ -167,11 +168,19 @@ fn convert(args: &Convert, terminal: &Terminal) -> Verdict {
     if let rest @ 1.. = summary.trouble_count - summary.troubles.len() as u64 {
         warn(format!("{rest} more warnings of this kind"), terminal);
     }
+    let sessions = match summary.guessed {
+        0 => String::new(),
+        1 => "a session".to_owned(),
+        many => format!("{many} sessions"),
+    };
+    if !sessions.is_empty() {
+        let text = "the routes may be the router's own: state it with --router ADDRESS";
+        warn(format!("the router's end of {sessions} was guessed; {text}"), terminal);
+    }
     if summary.gaps > 0 {
-        warn(
-            format!("{} gaps were found; only the json format records them", summary.gaps),
-            terminal,
-        );
+        let found = if summary.gaps == 1 { "gap was" } else { "gaps were" };
+        let text = format!("{} {found} found; only the json format records gaps", summary.gaps);
+        warn(text, terminal);
     }
     let is_data = args.into == Path::new("-");
     if terminal.json && !is_data {
@@ -181,6 +190,7 @@ fn convert(args: &Convert, terminal: &Terminal) -> Verdict {
             "read": summary.read,
             "bytes": summary.written,
             "gaps": summary.gaps,
+            "guessed": summary.guessed,
             "troubles": summary.troubles,
             "trouble_count": summary.trouble_count,
         }))?;

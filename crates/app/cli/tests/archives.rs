@@ -103,12 +103,19 @@ fn capture_of_one_session_is_complete_only_with_router() {
     let file = root.join("data/bgp/field/26-other-port/port1179.pcap").display().to_string();
     let read = ["--read", &file, "--port", "1179", "--strict", "--out"];
     let guess = collect(dir.path(), &[&read[..], &["guess"]].concat());
-    let text = text(&guess.stderr);
-    assert_eq!(guess.status.code(), Some(1), "{text}");
-    let what = "incomplete: 1 BGP sessions whose router's end was guessed (state it with --router";
-    assert!(text.lines().last().unwrap().contains(what), "{text}");
+    assert_eq!(guess.status.code(), Some(1));
+    let what = "incomplete: 1 BGP session whose router's end was guessed (state it with --router";
+    let said = text(&guess.stderr);
+    assert!(said.lines().last().unwrap().contains(what), "{said}");
     let whole = collect(dir.path(), &[&read[..], &["whole", "--router", "192.0.2.1"]].concat());
     assert_eq!(whole.status.code(), Some(0));
+    for (router, is_guess) in [(&[][..], true), (&["--router", "192.0.2.1"], false)] {
+        let convert = ["convert", &file, "out.mrt", "--port", "1179"];
+        let output = collect(dir.path(), &[&convert[..], router].concat());
+        let said = text(&output.stderr);
+        let warning = "the router's end of a session was guessed";
+        assert_eq!((output.status.success(), said.contains(warning)), (true, is_guess), "{said}");
+    }
 }
 
 #[test]

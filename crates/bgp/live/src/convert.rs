@@ -62,6 +62,8 @@ pub struct Summary {
     pub written: u64,
     /// Gaps in streams; archives and captures do not contain them.
     pub gaps: u64,
+    /// Sessions whose router's end was guessed.
+    pub guessed: u64,
     /// Errors of the input, as text; the first [`TROUBLES`].
     pub troubles: Vec<String>,
     pub trouble_count: u64,
@@ -95,7 +97,7 @@ pub fn convert(
     }
     let form = Form::new(target, Output::create(into)?);
     let (form, mut summary) = source::read(input, format, settings, form, stop)?;
-    summary.gaps = form.gaps();
+    (summary.gaps, summary.guessed) = (form.gaps, form.guessed);
     if summary.stopped {
         return Ok(summary);
     }

@@ -89,34 +89,37 @@ impl Summary {
         let streams = &self.status.streams;
         let lost = self.archive.as_ref().map_or(0, |archive| archive.lost);
         [
-            (self.gaps, "gaps"),
-            (self.undecodable, "messages that cannot be decoded (archived, but not in tables)"),
-            (streams.missing_bytes, "bytes missing"),
-            (streams.skipped_bytes, "bytes skipped"),
-            (self.status.kernel_drops, "packets dropped by the capture"),
+            (self.gaps, "gap{s}"),
+            (self.undecodable, "message{s} that cannot be decoded (archived, but not in tables)"),
+            (streams.missing_bytes, "byte{s} missing"),
+            (streams.skipped_bytes, "byte{s} skipped"),
+            (self.status.kernel_drops, "packet{s} dropped by the capture"),
             (
                 self.guessed,
-                "BGP sessions whose router's end was guessed (state it with --router ADDRESS)",
+                "BGP session{s} whose router's end was guessed (state it with --router ADDRESS)",
             ),
-            (self.unheard, "BGP sessions without a captured message of the peer"),
+            (self.unheard, "BGP session{s} without a captured message of the peer"),
             (
                 self.one_sided,
-                "BGP sessions of which one direction was captured, which may be that of the router \
-                 (state the router with --router ADDRESS)",
+                "BGP session{s} of which one direction was captured, which may be that of the \
+                 router (state the router with --router ADDRESS)",
             ),
             (
                 self.reversed(),
-                "BGP sessions archived from both ends (state the router with --router ADDRESS)",
+                "BGP session{s} archived from both ends (state the router with --router ADDRESS)",
             ),
-            (self.mirror_lost, "packets lost between mirror and collector"),
-            (streams.evicted, "connections evicted for lack of memory"),
-            (lost, "records not written"),
-            (self.trouble_count, "errors of inputs"),
-            (self.recovered.len() as u64, "losses of the previous run"),
+            (self.mirror_lost, "packet{s} lost between mirror and collector"),
+            (streams.evicted, "connection{s} evicted for lack of memory"),
+            (lost, "record{s} not written"),
+            (self.trouble_count, "error{s} of inputs"),
+            (self.recovered.len() as u64, "loss{es} of the previous run"),
         ]
         .into_iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .map(|(count, what)| {
+            let (s, es) = if count == 1 { ("", "") } else { ("s", "es") };
+            format!("{count} {}", what.replace("{s}", s).replace("{es}", es))
+        })
         .chain(self.status.frames.unread())
         .collect()
     }

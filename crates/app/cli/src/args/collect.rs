@@ -237,6 +237,9 @@ pub(crate) struct Convert {
     /// TCP port of BGP in a capture; repeatable
     #[arg(long, value_name = "PORT", default_value = "179")]
     pub(crate) port: Vec<u16>,
+    /// Router in a capture, whose view is converted; repeatable
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) router: Vec<IpAddr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,7 +9,7 @@ use collector::capture::{Interface, write};
 use collector::export::bmp::{self, Cursor, Exporter};
 use collector::text::bgpdump::Renderer;
 use collector::text::json_lines;
-use collector::{Event, Frame, LinkType, MirrorId, Peering, Reason, Sender, Sink, State};
+use collector::{Event, Frame, GapCause, LinkType, MirrorId, Peering, Reason, Sender, Sink, State};
 
 use super::Target;
 use super::output::Output;
@@ -33,7 +33,8 @@ pub(super) struct Form {
     maker: Maker,
     out: Vec<u8>,
     output: Output,
-    gaps: u64,
+    pub(super) gaps: u64,
+    pub(super) guessed: u64,
     failed: Option<Error>,
     over: bool,
 }
@@ -62,7 +63,7 @@ impl Form {
                 Maker::Capture { wrappers: BTreeMap::new(), is_ng: true }
             }
         };
-        Self { maker, out, output, gaps: 0, failed: None, over: false }
+        Self { maker, out, output, gaps: 0, guessed: 0, failed: None, over: false }
     }
 
     pub(super) const fn takes_records(&self) -> bool {
@@ -72,10 +73,6 @@ impl Form {
     /// Whether conversion has ended: it failed, or the reader has closed.
     pub(super) const fn is_over(&self) -> bool {
         self.over
-    }
-
-    pub(super) const fn gaps(&self) -> u64 {
-        self.gaps
     }
 
     #[inline]
@@ -151,7 +148,11 @@ impl Form {
 impl Sink for Form {
     #[inline]
     fn event(&mut self, peering: &Peering, event: &Event<'_>) {
-        self.gaps += u64::from(matches!(event, Event::Gap(_)));
+        match event {
+            Event::Gap(gap) if gap.cause == GapCause::Guessed => self.guessed += 1,
+            Event::Gap(_) => self.gaps += 1,
+            _ => {}
+        }
         match &mut self.maker {
             Maker::Mrt(recorder) | Maker::Bgpdump(recorder, _) => recorder.event(peering, event),
             Maker::Json => json_lines::event(peering, event, &mut self.out),

@@ -42,7 +42,7 @@ fn capture_without_evidence_of_router_is_incomplete() {
     for (routers, expected) in [
         (
             vec![],
-            vec!["1 BGP sessions whose router's end was guessed (state it with --router ADDRESS)"],
+            vec!["1 BGP session whose router's end was guessed (state it with --router ADDRESS)"],
         ),
         (vec!["192.0.2.1"], vec![]),
         (vec!["192.0.2.2"], vec![]),
