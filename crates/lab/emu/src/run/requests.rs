@@ -14,8 +14,8 @@ use crate::control::{Answer, Finding, Request};
 /// Source of log lines.
 const SOURCE: &str = "request";
 
-/// Changes of links that have been requested and are not in the list of events yet: one takes
-/// effect later if events of the lab file are about to.
+/// Requested changes of links that are not in the list of events yet: a change takes effect later
+/// if events of the lab file are already prepared.
 #[derive(Debug, Default)]
 pub(super) struct Requests(VecDeque<LinkChange>);
 
