@@ -7,7 +7,7 @@ use base::{Span, Time};
 
 /// Maximum rate change of a slew in parts per million: too small to affect emulated links, and the
 /// limit of RFC 5905 for a disciplined clock.
-const SLEW: u64 = 500;
+const MAX_SLEW_PPM: u64 = 500;
 
 /// Time since the lab's start. Clones share the same clock.
 ///
@@ -39,11 +39,12 @@ impl State {
     /// The origin at a time of `CLOCK_MONOTONIC`.
     fn origin(self, at: u64) -> u64 {
         let elapsed = u128::from(at.saturating_sub(self.from));
-        let most = u64::try_from(elapsed * u128::from(SLEW) / 1_000_000).unwrap_or(u64::MAX);
+        let max_change =
+            u64::try_from(elapsed * u128::from(MAX_SLEW_PPM) / 1_000_000).unwrap_or(u64::MAX);
         if self.target >= self.origin {
-            self.origin + (self.target - self.origin).min(most)
+            self.origin + (self.target - self.origin).min(max_change)
         } else {
-            self.origin - (self.origin - self.target).min(most)
+            self.origin - (self.origin - self.target).min(max_change)
         }
     }
 }
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_origin_is_approached_slowly_from_both_sides() {
+    fn slews_origin_at_500_ppm_in_both_directions() {
         let state = State { from: 1_000, origin: 500_000, target: 510_000 };
         assert_eq!(state.origin(0), 500_000);
         assert_eq!(state.origin(1_000 + 2_000_000), 501_000);
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_though_the_origin_moves() {
+    fn lab_time_never_decreases_during_adjustment() {
         let clock = LabClock::new(sys::clock::monotonic());
         let mut last = clock.now();
         for round in 0..10_000 {
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_until_a_time_in_the_future() {
+    fn lab_time_is_zero_before_start() {
         let clock = LabClock::new(sys::clock::monotonic() + 1_000_000_000_000);
         assert_eq!(clock.now(), Time::ZERO);
         let before = clock.until_start();

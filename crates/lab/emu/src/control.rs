@@ -29,13 +29,13 @@ const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Fields of links and programs, and their values.
+    /// New values for fields of links and programs.
     Set(Vec<(String, String)>),
-    /// A text for the list of events.
+    /// Adds a text to the list of events.
     Mark(String),
-    /// Send the live view.
+    /// Sends the live view from now on.
     Watch,
-    /// Change the pace of a run on the virtual clock.
+    /// Changes the pace of a run on the virtual clock.
     Clock(ClockChange),
 }
 
@@ -173,15 +173,16 @@ pub fn hello(line: &str, read_only: bool) -> Result<Box<Hello>, (bool, String)> 
 /// has ended.
 pub fn answer(run: &WatchedRun, request: live::Request) -> live::Answer {
     let id = request.id().unwrap_or_default();
-    let asked = match request {
+    let request = match request {
         _ if run.read_only => Err("the live view is read-only".to_owned()),
         live::Request::Set { fields, .. } => Ok(Request::Set(fields)),
         live::Request::Mark { text, .. } => mark_text(&text).map(Request::Mark),
         live::Request::Clock { change, .. } => Ok(Request::Clock(change)),
         live::Request::Unknown => Err("unknown request".to_owned()),
     };
-    let answer = asked.and_then(|asked| {
-        let answer = run.socket.as_ref().map_or(Ok(None), |socket| self::request(socket, &asked));
+    let answer = request.and_then(|request| {
+        let socket = run.socket.as_ref();
+        let answer = socket.map_or(Ok(None), |socket| self::request(socket, &request));
         match answer {
             Ok(Some(answer)) => Ok(answer),
             Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
@@ -237,7 +238,7 @@ impl Server {
         Ok(Self { listener, path, clients, next_id: 0, watchers })
     }
 
-    /// Descriptors that become readable when there is something to do.
+    /// Descriptors that become readable when the server must act.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let clients = self.clients.iter().map(|client| client.stream.as_fd());
         std::iter::once(self.listener.as_fd()).chain(clients).chain(self.watchers.files())
@@ -261,15 +262,15 @@ impl Server {
                 true
             }
             Reading::Incomplete => true,
-            Reading::Over => false,
+            Reading::Closed => false,
         });
         requests
     }
 
     /// Sends the answer to a client, if it still waits.
     pub fn answer(&mut self, id: u64, answer: &Answer) {
-        let Some(place) = self.clients.iter().position(|client| client.id == id) else { return };
-        let mut stream = self.clients.swap_remove(place).stream;
+        let Some(position) = self.clients.iter().position(|client| client.id == id) else { return };
+        let mut stream = self.clients.swap_remove(position).stream;
         // A client that has ended, or that does not read, gets no answer.
         if let Ok(mut text) = serde_json::to_vec(answer)
             && stream.set_nonblocking(false).is_ok()
@@ -283,10 +284,10 @@ impl Server {
     /// Makes a client a watcher, whose first message is `hello`.
     pub fn watch(&mut self, id: u64, hello: &Message) {
         let why = format!("the lab has {MAX_WATCHERS} watchers, which is the limit");
-        let Some(place) = self.clients.iter().position(|client| client.id == id) else { return };
+        let Some(position) = self.clients.iter().position(|client| client.id == id) else { return };
         match serde_json::to_string(hello) {
             Ok(hello) if self.watchers.count() < MAX_WATCHERS => {
-                let stream = self.clients.swap_remove(place).stream;
+                let stream = self.clients.swap_remove(position).stream;
                 self.watchers.add(stream, &(hello + "\n"));
             }
             _ => self.answer(id, &Answer::Refused { why }),
@@ -299,17 +300,17 @@ impl Server {
 
     /// Sends the state of the lab to new watchers.
     pub fn state(&mut self, frame: &Frame) {
-        self.watchers.state(frame);
+        self.watchers.set_state(frame);
     }
 
     pub fn frame(&mut self, frame: &Frame) {
-        self.watchers.frame(frame);
+        self.watchers.send_frame(frame);
     }
 
     /// Sends the state of the virtual clock.
     pub fn clock(&mut self, state: ClockState) {
         if let Ok(line) = serde_json::to_string(&Message::Clock(state)) {
-            self.watchers.clock(&(line + "\n"));
+            self.watchers.set_clock(&(line + "\n"));
         }
     }
 
@@ -330,8 +331,8 @@ impl Drop for Server {
 enum Reading {
     Request(Request),
     Incomplete,
-    /// The client has closed the connection, or sent something else.
-    Over,
+    /// The client has closed the connection, or sent an invalid request.
+    Closed,
 }
 
 impl Client {
@@ -339,21 +340,21 @@ impl Client {
         let mut bytes = [0; 4096];
         loop {
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Reading::Over,
-                Ok(_) if self.is_waiting => return Reading::Over,
+                Ok(0) => return Reading::Closed,
+                Ok(_) if self.is_waiting => return Reading::Closed,
                 Ok(count) => self.received.extend_from_slice(&bytes[..count]),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Reading::Incomplete,
-                Err(_) => return Reading::Over,
+                Err(_) => return Reading::Closed,
             }
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
                 self.is_waiting = true;
                 let request = serde_json::from_slice(&self.received[..end]);
                 self.received = Vec::new();
-                return request.map_or(Reading::Over, Reading::Request);
+                return request.map_or(Reading::Closed, Reading::Request);
             }
             if self.received.len() > MAX_REQUEST_BYTES {
-                return Reading::Over;
+                return Reading::Closed;
             }
         }
     }
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn closes_connections_that_are_not_requests() {
+    fn closes_connections_without_valid_request() {
         let (_dir, mut server, path) = server();
         let mut client = UnixStream::connect(&path).unwrap();
         client.write_all(b"{\"mark\":").unwrap();

@@ -34,15 +34,15 @@ use run::waits::Waits;
 use crate::{Error, Result};
 pub(crate) use messages::{Batch, REALTIME_SHARE, Report, Setup};
 use messages::{Command, Shared};
-pub(crate) use worker::{MIN_STALL, PRIORITY};
+pub(crate) use worker::{MIN_STALL, REALTIME_PRIORITY};
 
-/// Name of its threads.
+/// Name of the data path's threads.
 pub(crate) const THREAD: &str = "datapath";
 
 /// A running data path.
 pub(crate) struct Datapath {
     commands: Sender<Command>,
-    bell: Arc<OwnedFd>,
+    waker: Arc<OwnedFd>,
     batches: Receiver<Batch>,
     shared: Shared,
     thread: JoinHandle<Report>,
@@ -58,14 +58,14 @@ impl Datapath {
         let (outbox, batches) = mpsc::channel();
         let (ready, started) = mpsc::channel();
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-        let bell = rustix::event::eventfd(0, flags).map_err(|e| Error::Datapath(e.into()))?;
-        let bell = Arc::new(bell);
-        let ring = Arc::clone(&bell);
+        let waker = rustix::event::eventfd(0, flags).map_err(|e| Error::Datapath(e.into()))?;
+        let waker = Arc::new(waker);
+        let waker_of_poller = Arc::clone(&waker);
         let shared = Shared::default();
         let copy = shared.clone();
         let thread = std::thread::Builder::new()
             .name(THREAD.to_owned())
-            .spawn(move || match threads::build(setup, inbox, outbox, ring) {
+            .spawn(move || match threads::build(setup, inbox, outbox, waker_of_poller) {
                 Ok((mut worker, poller)) => {
                     let _ = ready.send(Ok(()));
                     worker.share(copy);
@@ -78,7 +78,7 @@ impl Datapath {
             })
             .map_err(Error::Datapath)?;
         started.recv().map_err(|_| Error::DatapathPanicked)??;
-        Ok(Self { commands, bell, batches, shared, thread })
+        Ok(Self { commands, waker, batches, shared, thread })
     }
 
     /// Schedules a change; a change whose time has passed takes effect immediately.
@@ -87,18 +87,18 @@ impl Datapath {
     }
 
     /// Notifies the data path that an agent of the lab was lost.
-    pub(crate) fn lose(&self, agent: AgentId) {
-        self.send(Command::Lose(agent));
+    pub(crate) fn on_agent_lost(&self, agent: AgentId) {
+        self.send(Command::AgentLost(agent));
     }
 
     /// Notifies the data path that an agent has returned.
-    pub(crate) fn regain(&self, agent: AgentId) {
-        self.send(Command::Regain(agent));
+    pub(crate) fn on_agent_restored(&self, agent: AgentId) {
+        self.send(Command::AgentRestored(agent));
     }
 
     /// Sets the egress lead time of packets for an agent.
-    pub(crate) fn lead(&self, agent: AgentId, lead: Span) {
-        self.send(Command::Lead(agent, lead));
+    pub(crate) fn set_lead(&self, agent: AgentId, lead: Span) {
+        self.send(Command::SetLead(agent, lead));
     }
 
     /// Suspends real-time scheduling while the thread uses more than `share` of a CPU.
@@ -106,20 +106,19 @@ impl Datapath {
         self.send(Command::Realtime(share));
     }
 
-    /// The waits of its packets.
     pub(crate) fn waits(&self) -> Arc<Waits> {
         Arc::clone(&self.shared.waits)
     }
 
-    /// Sets whether batches have the lateness.
+    /// Sets whether batches contain the lateness.
     pub(crate) fn set_watched(&self, is_watched: bool) {
         self.shared.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
     /// Whether the command outside should give the thread real-time priority. In a user namespace,
     /// only a resource limit permits it, which needs another privilege than the priority itself.
-    pub(crate) fn asks_realtime(&self) -> bool {
-        self.shared.asks_realtime.swap(false, Ordering::Relaxed)
+    pub(crate) fn requests_realtime(&self) -> bool {
+        self.shared.requests_realtime.swap(false, Ordering::Relaxed)
     }
 
     /// The next batch of counters, if one is available.
@@ -144,9 +143,8 @@ impl Datapath {
 
     fn send(&self, command: Command) {
         if self.commands.send(command).is_ok() {
-            // If the counter is full, the thread has not woken up yet and will
-            // see this command too.
-            let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
+            // If the counter is full, the thread has not woken up yet and will handle it, too.
+            let _ = rustix::io::write(self.waker.as_fd(), &1u64.to_ne_bytes());
         }
     }
 }

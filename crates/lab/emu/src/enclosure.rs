@@ -27,7 +27,7 @@ pub(crate) use names::attached_hosts_text;
 pub use names::{PrivateMounts, hosts_text, install_names};
 
 /// Descriptors of a lab beyond those of its nodes.
-const SPARE_FILES: usize = 64;
+const RESERVED_FILES: usize = 64;
 
 /// The mechanism that moves packets between namespaces and the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +76,8 @@ pub struct Port {
     pub iface: IfaceId,
     /// The index of the interface in its namespace.
     pub device: u32,
-    /// Non-blocking; each call reads or writes one packet: virtio header of [`sys::tun::HEADER`]
-    /// bytes, framing, and the packet.
+    /// Non-blocking. Each call reads or writes a packet with its virtio header
+    /// ([`sys::tun::HEADER`] bytes) and framing.
     pub fd: OwnedFd,
     pub framing: Framing,
 }
@@ -175,7 +175,7 @@ pub fn build(
     build_part(plan, forwarding, engine, |_| true)
 }
 
-/// Like [`build`], but only for the nodes that are `here`; other agents have the rest.
+/// Like [`build`], but only for the nodes that are `here`; other agents build the others.
 ///
 /// # Errors
 /// The errors of [`build`].
@@ -189,7 +189,7 @@ pub fn build_part(
     let nodes = (0..plan.nodes.len()).filter(|at| is_edge(&plan.nodes[*at])).map(NodeId::at);
     let edges: Vec<NodeId> = nodes.filter(|node| here(*node)).collect();
     let ports: usize = edges.iter().map(|node| plan.nodes[node.index()].ifaces.len()).sum();
-    let needed = (edges.len() + ports + SPARE_FILES) as u64;
+    let needed = (edges.len() + ports + RESERVED_FILES) as u64;
     let limit = limits::raise_open_files()?;
     if needed > limit {
         return Err(Error::TooManyFiles { needed, limit });
@@ -211,11 +211,11 @@ pub fn build_part(
 /// Closes namespaces and ports in many threads: the kernel waits for an RCU grace period for each
 /// closed packet socket, and the grace periods of different threads overlap.
 pub fn close(hosts: Vec<HostNet>) {
-    const THREADS: usize = 64;
+    const CLOSING_THREADS: usize = 64;
     let (sockets, rest): (Vec<Port>, Vec<Port>) =
         hosts.into_iter().flat_map(|host| host.ports).partition(|port| !port.framing.is_empty());
     drop(rest);
-    let share = sockets.len().div_ceil(THREADS).max(1);
+    let share = sockets.len().div_ceil(CLOSING_THREADS).max(1);
     let mut sockets = sockets.into_iter();
     std::thread::scope(|scope| {
         while sockets.len() > 0 {
@@ -255,15 +255,16 @@ pub fn device_drops(
 
 /// Datagrams that a host's kernel dropped because of their checksum.
 pub fn damaged_datagrams(host: &HostNet, plan: &Plan) -> Result<u64> {
-    let read = || ["snmp", "snmp6"].map(|name| fs::read_to_string(Path::new(COUNTERS).join(name)));
+    let read =
+        || ["snmp", "snmp6"].map(|name| fs::read_to_string(Path::new(COUNTERS_FOLDER).join(name)));
     let texts = namespace::in_net(host.netns.as_fd(), read)
         .map_err(|cause| node_error(plan, host.node, cause))?;
-    // Without IPv6 there is no second file.
+    // The second file does not exist without IPv6.
     Ok(texts.into_iter().flatten().map(|text| checksum_failures(&text)).sum())
 }
 
 /// The counters of the calling thread's network namespace.
-const COUNTERS: &str = "/proc/thread-self/net";
+const COUNTERS_FOLDER: &str = "/proc/thread-self/net";
 
 /// UDP's `InCsumErrors` in `snmp` (a line of names, a line of values) or `snmp6`
 /// (one counter per line).

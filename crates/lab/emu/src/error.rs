@@ -13,7 +13,6 @@ use rustix::io::Errno;
 pub enum Error {
     #[error(transparent)]
     Kernel(#[from] sys::Error),
-    /// The kernel refused to create the namespaces of a lab.
     #[error("cannot create the lab's namespaces on this machine ({step}: {cause})")]
     Namespaces { step: String, cause: std::io::Error },
     /// No namespaces can be created at all.
@@ -24,16 +23,13 @@ pub enum Error {
         /// A command or an action that fixes it.
         fix: &'static str,
     },
-    /// The process that sets up the lab ended without reporting a result.
     #[error("the lab's process ended while it was set up")]
     LostLab,
-    /// The lab's process has sent no message for too long.
     #[error("the lab's process sent no report for {0}")]
     SilentLab(base::Span),
     /// A node could not be built.
     #[error("node {node}: {cause}")]
     Node { node: String, cause: sys::Error },
-    /// A lab needs more open files than this process may have.
     #[error("the lab needs {needed} open files, and the limit is {limit}")]
     TooManyFiles {
         /// Descriptors for namespaces and ports.
@@ -41,41 +37,30 @@ pub enum Error {
         /// The hard limit of the process.
         limit: u64,
     },
-    /// A file of the lab could not be created or read.
     #[error("cannot {action} {}: {cause}", path.display())]
     File { action: &'static str, path: PathBuf, cause: std::io::Error },
-    /// A program's node has no network namespace.
     #[error("node {node} runs programs, but has no network namespace")]
     NoNamespace { node: String },
-    /// The kernel could not start a program.
     #[error("program {program} could not be started: {cause}")]
     NotStarted { program: String, cause: sys::Error },
-    /// A program's command does not exist.
     #[error("program {program}: `{command}` was not found")]
     NotFound { program: String, command: String },
-    /// A program's user does not exist.
-    #[error("unknown user `{user}`{}: this machine has none of this name", position(*declared))]
+    #[error("unknown user `{user}`{}: this machine has no such user", position(*declared))]
     UnknownUser {
         user: String,
         /// Line and column in the lab file, from 1; (0, 0): not from a lab file.
         declared: (u32, u32),
     },
-    /// Programs cannot run as another user here.
     #[error("the lab asks for user `{user}`, but {why}")]
     NoUsers { user: String, why: String },
-    /// A program could not change its user.
     #[error("program {program}: cannot change to user `{user}`: {cause}")]
     NoUser { program: String, user: String, cause: std::io::Error },
-    /// A folder that programs may change does not exist.
-    #[error("`writable` of the lab names {}, which is no folder of this machine", path.display())]
+    #[error("`writable` in `[lab]` lists {}, which is not a folder on this host", path.display())]
     NoWritableFolder { path: PathBuf },
-    /// A node could not get private files.
     #[error("node {node} cannot have private files: {cause}{}", private_help(cause))]
     PrivateFiles { node: String, cause: sys::Error },
-    /// The command cannot be executed.
     #[error("program {program}: `{command}` cannot be executed: {cause}")]
     NotExecutable { program: String, command: String, cause: std::io::Error },
-    /// A program's working directory cannot be entered.
     #[error("program {program}: cannot enter {}: {cause}", dir.display())]
     NoDirectory { program: String, dir: PathBuf, cause: std::io::Error },
     /// A program's capabilities, system calls or view of the host could not be limited.
@@ -84,7 +69,6 @@ pub enum Error {
          `[[program]]` starts it unconfined"
     )]
     NotConfined { program: String, cause: std::io::Error },
-    /// A program did not become ready.
     #[error("program {program} was not ready ({condition}) after {waited}{}", quoted(stderr))]
     NotReady {
         program: String,
@@ -93,7 +77,6 @@ pub enum Error {
         /// Its last lines on standard error.
         stderr: Vec<String>,
     },
-    /// A program ended before it was ready.
     #[error("program {program} ended ({exit}) before it was ready ({condition}){}", quoted(stderr))]
     EndedBeforeReady {
         program: String,
@@ -102,16 +85,13 @@ pub enum Error {
         /// Its last lines on standard error.
         stderr: Vec<String>,
     },
-    /// The given process is not a lab.
     #[error("no lab runs as process {0}")]
     NotALab(u32),
-    /// This kernel does not have a flow's congestion controller.
     #[error(
         "flow {flow}: this kernel has no congestion control `{control}`; it has {}",
         available.join(", ")
     )]
     UnknownControl { flow: String, control: String, available: Vec<String> },
-    /// Only privileged users may use a flow's congestion controller.
     #[error(
         "flow {flow}: congestion control `{control}` needs privileges here; without them: {} \
          (net.ipv4.tcp_allowed_congestion_control)",
@@ -123,7 +103,6 @@ pub enum Error {
         /// The controllers without this restriction.
         allowed: Vec<String>,
     },
-    /// The kernel does not support Multipath TCP.
     #[error(
         "flow {flow}: this kernel has no Multipath TCP (CONFIG_MPTCP, Linux 5.19 or newer), or it \
          is switched off (net.mptcp.enabled); `transport = \"mctcp\"` works without it"
@@ -151,7 +130,6 @@ pub enum Error {
         /// The tool's output, or a note that it had none.
         why: String,
     },
-    /// The data path could not start.
     #[error("the data path could not start: {0}")]
     Datapath(std::io::Error),
     #[error("internal error: the data path panicked")]
@@ -163,13 +141,10 @@ pub enum Error {
     Fabric(fabric::Error),
     #[error(transparent)]
     Bundles(#[from] bundler_lab::Error),
-    /// The facts about the host could not be collected.
     #[error("this machine could not be examined: {0}{proc}", proc = without_proc())]
     Facts(std::io::Error),
-    /// No engine works on this host.
     #[error("no engine can carry packets on this machine: {}", refusals(.0))]
     NoEngine(Vec<(crate::enclosure::Engine, String)>),
-    /// The control connection between the command and the lab process failed.
     #[error("lost the control connection to the lab process: {0}")]
     Channel(std::io::Error),
     /// The lab's process could not start the lab, or ended early.
@@ -226,10 +201,10 @@ impl Error {
     }
 }
 
-/// Namespaces and processes are examined through `/proc`.
+/// The remedy if `/proc`, which shows namespaces and processes, is not mounted.
 fn without_proc() -> &'static str {
-    let is_there = std::path::Path::new("/proc/self").exists();
-    if is_there { "" } else { " (/proc is not mounted: mount -t proc proc /proc)" }
+    let is_mounted = std::path::Path::new("/proc/self").exists();
+    if is_mounted { "" } else { " (/proc is not mounted: mount -t proc proc /proc)" }
 }
 
 /// Whether a folder is missing, or not a folder.
@@ -270,17 +245,17 @@ fn refusals(refused: &[(crate::enclosure::Engine, String)]) -> String {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The reason of a program's error `EROFS`, with the fix.
+/// The cause of a program's error `EROFS`, with the fix.
 pub(crate) const READ_ONLY_HELP: &str = "most files are read-only in a lab: let the program write \
      to its run folder (`$NETARIUM_RUN_DIR`) or /tmp, or name its folder in `writable` of `[lab]`";
 
-/// Whether a program has reported that it could not change a file for this reason.
+/// Whether a program has reported `EROFS`.
 pub(crate) fn is_read_only(stderr: &[String]) -> bool {
     stderr.iter().any(|line| line.contains("Read-only file system"))
 }
 
 /// The last line of a program's output, as the end of a message.
 fn quoted(stderr: &[String]) -> String {
-    let line = stderr.last().map_or_else(String::new, |line| format!("; it said: {line}"));
+    let line = stderr.last().map_or_else(String::new, |line| format!("; last output: {line}"));
     if is_read_only(stderr) { format!("{line}; {READ_ONLY_HELP}") } else { line }
 }

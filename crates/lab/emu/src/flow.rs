@@ -4,7 +4,7 @@
 //! the two hosts and waits for all sockets at once, so that a flow costs two descriptors per stream
 //! and no process. If both ends of a flow are in this thread, sent, received, lost and reordered
 //! data are known exactly and on one clock. An end on another agent is driven by a flow engine
-//! there; each half counts what it observes ([`FlowResult::join`]).
+//! there; each engine counts what it observes ([`FlowResult::join`]).
 //!
 //! | kind | sender | receiver | ends |
 //! |---|---|---|---|
@@ -56,7 +56,7 @@ use crate::clock::LabClock;
 use crate::{Error, Result};
 use driver::{Command, Driver};
 
-pub use run::{Datagrams, FlowResult, Half, Outcome};
+pub use run::{Datagrams, FlowEnds, FlowResult, Outcome};
 
 /// A flow, and the namespaces and addresses of its ends.
 #[derive(Clone, Debug)]
@@ -76,7 +76,6 @@ pub struct FlowSpec<'fd> {
     pub port: u16,
     /// Completion times of its transfers without other traffic, if known.
     pub ideal: Option<Ideal>,
-    /// The paths of a multipath flow.
     pub paths: Vec<FlowPath>,
 }
 
@@ -95,12 +94,10 @@ pub struct FlowPath {
     pub backup: bool,
 }
 
-/// Options of a flow engine.
 #[derive(Clone, Debug)]
 pub struct FlowOptions {
     /// The lab clock; the start may lie in the future.
     pub clock: LabClock,
-    /// Interval of samples.
     pub interval: Span,
     /// Seed of the flows' random streams.
     pub seed: u64,
@@ -115,7 +112,6 @@ pub enum Observation {
     Sample(Box<FlowSample>),
     /// The counters of one of its subflows in an interval.
     Subflow(SubflowSample),
-    /// A transfer that has ended.
     Transfer(Transfer),
 }
 
@@ -126,15 +122,14 @@ pub type FlowSink = Box<dyn FnMut(Observation) + Send>;
 /// them without results.
 #[derive(Debug)]
 pub struct FlowEngine {
-    thread: Option<JoinHandle<Ended>>,
+    thread: Option<JoinHandle<FlowResults>>,
     commands: Sender<Command>,
     waker: Arc<OwnedFd>,
     pending: Arc<AtomicUsize>,
 }
 
-/// The results of all flows.
 #[derive(Debug, Default)]
-pub struct Ended {
+pub struct FlowResults {
     /// The result of each flow, in the order of the specs.
     pub results: Vec<FlowResult>,
     /// Time in nanoseconds for which the flow thread waited for a CPU before each of its events.
@@ -156,21 +151,21 @@ struct Placed {
 
 impl Placed {
     /// Which of its ends are on this agent.
-    fn half(&self) -> Half {
+    fn local_ends(&self) -> FlowEnds {
         match &self.netns {
-            [Some(_), None] => Half::Opening,
-            [None, Some(_)] => Half::Accepting,
-            _ => Half::Whole,
+            [Some(_), None] => FlowEnds::Opening,
+            [None, Some(_)] => FlowEnds::Accepting,
+            _ => FlowEnds::Both,
         }
     }
 
     /// Whether one of its ends is on another agent.
     fn is_split(&self) -> bool {
-        self.half() != Half::Whole
+        self.local_ends() != FlowEnds::Both
     }
 
     /// The namespace of an end of a multipath flow.
-    fn own(&self, end: usize) -> &Arc<OwnedFd> {
+    fn netns_of(&self, end: usize) -> &Arc<OwnedFd> {
         self.netns[end].as_ref().expect("flows with several paths have both ends here: `check`")
     }
 
@@ -179,9 +174,9 @@ impl Placed {
     fn counts_goodput(&self) -> bool {
         match self.flow.traffic {
             Traffic::Rpc { .. } | Traffic::Requests { .. } | Traffic::Queries { .. } => {
-                self.half() != Half::Accepting
+                self.local_ends() != FlowEnds::Accepting
             }
-            _ => self.half() != Half::Opening,
+            _ => self.local_ends() != FlowEnds::Opening,
         }
     }
 }
@@ -225,13 +220,13 @@ impl FlowEngine {
 
     /// Handles the loss of the agent with a flow's other end: an active flow fails unless the agent
     /// returns within 10 s.
-    pub fn lose(&self, flow: FlowId) {
-        self.send(Command::Lose(flow));
+    pub fn on_agent_lost(&self, flow: FlowId) {
+        self.send(Command::AgentLost(flow));
     }
 
     /// The agent with a flow's other end has returned.
-    pub fn regain(&self, flow: FlowId) {
-        self.send(Command::Regain(flow));
+    pub fn on_agent_restored(&self, flow: FlowId) {
+        self.send(Command::AgentRestored(flow));
     }
 
     /// Number of finite flows (with a size, a count or a duration) that have not ended. A flow with
@@ -241,12 +236,12 @@ impl FlowEngine {
     }
 
     /// Stops all active flows, takes the last sample and returns the results.
-    pub fn finish(mut self) -> Ended {
+    pub fn finish(mut self) -> FlowResults {
         self.end()
     }
 
-    fn end(&mut self) -> Ended {
-        let Some(thread) = self.thread.take() else { return Ended::default() };
+    fn end(&mut self) -> FlowResults {
+        let Some(thread) = self.thread.take() else { return FlowResults::default() };
         self.send(Command::Finish);
         match thread.join() {
             Ok(ended) => ended,
@@ -405,17 +400,17 @@ fn check_tcp(spec: &FlowSpec<'_>, tcp: &Tcp) -> Result<()> {
 /// Enables ECN on the hosts whose flows use it. ECN is a setting of the namespace, so all TCP flows
 /// that a host opens must have the same setting.
 fn negotiate_ecn(specs: &[FlowSpec<'_>]) -> Result<()> {
-    let wish = |flow: &Flow| match &flow.traffic {
+    let ecn_setting = |flow: &Flow| match &flow.traffic {
         Traffic::Bulk { tcp, .. }
         | Traffic::Transfers { tcp, .. }
         | Traffic::Rpc { tcp, .. }
         | Traffic::Requests { tcp, .. } => Some(tcp.ecn),
         Traffic::Paced { .. } | Traffic::Controlled { .. } | Traffic::Queries { .. } => None,
     };
-    let mut wishes = std::collections::BTreeMap::new();
+    let mut ecn_settings = std::collections::BTreeMap::new();
     for spec in specs {
-        let (Some(ecn), Some(netns)) = (wish(&spec.flow), spec.from_netns) else { continue };
-        match wishes.insert(spec.flow.from, ecn) {
+        let (Some(ecn), Some(netns)) = (ecn_setting(&spec.flow), spec.from_netns) else { continue };
+        match ecn_settings.insert(spec.flow.from, ecn) {
             None if ecn => {
                 let write = || sys::sysctl::write("net/ipv4/tcp_ecn", "1");
                 namespace::in_net(netns, write)??;

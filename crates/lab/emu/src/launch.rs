@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use sys::confine::{Capabilities, view};
 use sys::limits;
 use sys::namespace::{self, Kinds, Mode, Subordinates, UserNamespace};
@@ -29,7 +30,7 @@ use crate::uplink::{self, Uplink};
 use crate::{Error, Result, users};
 
 /// Maximum real-time priority in a lab started by root; the data path uses a lower one.
-const MAX_REALTIME: u64 = 20;
+const MAX_REALTIME_PRIORITY: u64 = 20;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -48,7 +49,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default options for a lab called `name`.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -152,20 +152,20 @@ pub fn fork_lab(options: &Options, lab: impl FnOnce(LabSide) -> i32) -> Result<L
     let intermediate = move || {
         // This process's copy of the command's end.
         drop(copy.take());
-        between(options, pasta, report, theirs, lab)
+        run_intermediate(options, pasta, report, theirs, lab)
     };
     // The lab becomes a child of the command when the intermediate process has ended.
     process::set_subreaper(true)?;
-    let mut between = Child::of(process::fork(intermediate)?)?;
+    let mut intermediate_process = Child::of(process::fork(intermediate)?)?;
     let mut text = String::new();
     let read = answer.read_to_string(&mut text);
-    between.wait()?;
+    intermediate_process.wait()?;
     process::set_subreaper(false)?;
     read.map_err(|e| failed("read the lab's report", &e))?;
-    let said = LaunchReport::parse(&text);
-    let child = said.lab.map(Child::of).transpose()?;
-    let broker = said.broker.map(Child::of).transpose()?;
-    match (said.outcome, child, ours) {
+    let report = LaunchReport::parse(&text);
+    let child = report.lab.map(Child::of).transpose()?;
+    let broker = report.broker.map(Child::of).transpose()?;
+    match (report.outcome, child, ours) {
         (Ok(()), Some(child), Some(channel)) => Ok(LabHandle { child, broker, channel }),
         (outcome, child, _) => {
             // The broker ends when the lab's end of its socket is closed.
@@ -179,7 +179,7 @@ pub fn fork_lab(options: &Options, lab: impl FnOnce(LabSide) -> i32) -> Result<L
 }
 
 /// The intermediate process between the command and the lab.
-fn between(
+fn run_intermediate(
     options: &Options,
     pasta: Option<PathBuf>,
     report: Report,
@@ -195,7 +195,7 @@ fn between(
         }
     }
     let (Some(report), Some(channel)) = (report, channel) else { return 70 };
-    match leave_home(options) {
+    match leave_namespaces(options) {
         Ok((outer_net, notices)) => {
             let side = LabSide { channel, mounts: PrivateMounts(()), outer_net, uplink, notices };
             fork_inside(report, side, options, lab)
@@ -215,7 +215,7 @@ fn fork_broker(
     let mut ours = Some(ours);
     let (copy, report_copy) = (&mut ours, &mut *report);
     let pid = process::fork(move || {
-        // These copies would hide end-of-file from other processes.
+        // While these copies are open, other processes do not read end-of-file.
         drop((copy.take(), report_copy.take(), channel.take()));
         let _ = process::start_session();
         uplink::serve(pasta, theirs)
@@ -241,8 +241,8 @@ pub fn exec_in(
     command: &[OsString],
     variables: &[(&str, OsString)],
 ) -> Result<i32> {
-    let not_a_lab = |error: sys::Error| match error.errno() {
-        Some(NO_FILE | NO_PROCESS) => Error::NotALab(pid),
+    let not_a_lab = |error: sys::Error| match error.errno().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::SRCH) => Error::NotALab(pid),
         _ => Error::Kernel(error),
     };
     let mut attachment = Attachment::open(pid, entry.net, host).map_err(not_a_lab)?;
@@ -257,9 +257,8 @@ pub fn exec_in(
     Ok(process::attach(&attachment, command, variables)?.code())
 }
 
-/// A command of the user on a host of a lab that the calling process has launched. It is attached
-/// to the terminal and has the environment, the user and the files of this process; it is not
-/// confined.
+/// An unconfined command of the user on a host of a lab that the calling process has launched. It
+/// is attached to the terminal and has the environment, the user and the files of this process.
 #[derive(Debug)]
 pub(crate) struct Foreground(Child);
 
@@ -294,16 +293,12 @@ impl AsFd for Foreground {
     }
 }
 
-/// `ENOENT` and `ESRCH`.
-const NO_FILE: i32 = 2;
-const NO_PROCESS: i32 = 3;
-
 fn failed(step: &str, cause: &std::io::Error) -> Error {
     let cause = std::io::Error::from_raw_os_error(cause.raw_os_error().unwrap_or(0));
     Error::Namespaces { step: step.to_owned(), cause }
 }
 
-/// The report to the command of the processes that set up the lab, in lines.
+/// The pipe for the report of the processes that set up the lab to the command.
 struct Report(File);
 
 impl Report {
@@ -330,37 +325,37 @@ struct LaunchReport {
 
 impl LaunchReport {
     fn parse(text: &str) -> Self {
-        let mut said = Self { lab: None, broker: None, outcome: Err(Error::LostLab) };
+        let mut report = Self { lab: None, broker: None, outcome: Err(Error::LostLab) };
         let mut error = None;
         for line in text.lines() {
             match line.split_once(' ') {
-                Some(("lab", number)) => said.lab = number.parse().ok(),
-                Some(("broker", number)) => said.broker = number.parse().ok(),
+                Some(("lab", number)) => report.lab = number.parse().ok(),
+                Some(("broker", number)) => report.broker = number.parse().ok(),
                 Some(("error", rest)) => {
                     let (errno, step) = rest.split_once(' ').unwrap_or(("0", rest));
                     let cause = std::io::Error::from_raw_os_error(errno.parse().unwrap_or(0));
                     error.get_or_insert(Error::Namespaces { step: step.to_owned(), cause });
                 }
-                _ if line == "ready" => said.outcome = Ok(()),
+                _ if line == "ready" => report.outcome = Ok(()),
                 _ => {}
             }
         }
         if let Some(error) = error {
-            said.outcome = Err(error);
+            report.outcome = Err(error);
         }
-        said
+        report
     }
 }
 
 /// Moves the calling process, which must have one thread, out of all namespaces of its parent;
 /// returns its previous network namespace.
-fn leave_home(options: &Options) -> sys::Result<(OwnedFd, Vec<Notice>)> {
+fn leave_namespaces(options: &Options) -> sys::Result<(OwnedFd, Vec<Notice>)> {
     let net = namespace::current_net()?;
     let mut notices = Vec::new();
     if Capabilities::SYS_RESOURCE.are_effective() {
         // No capability permits this inside a user namespace. Without it, the data
         // path reports its lateness.
-        let _ = limits::permit_realtime(MAX_REALTIME);
+        let _ = limits::permit_realtime(MAX_REALTIME_PRIORITY);
     }
     // The terminal's keyboard signals must only reach the command, which then ends the lab.
     process::start_session()?;
@@ -385,7 +380,7 @@ fn fork_inside(
     let first = move || {
         // Closed before the lab runs: the command reads the report up to end-of-file.
         let Some(report) = copy.take() else { return 70 };
-        match settle(options) {
+        match set_up_view(options) {
             Ok(notices) => {
                 report.line("ready\n");
                 drop(report);
@@ -408,7 +403,7 @@ fn fork_inside(
 
 /// Gives process 1 of a lab its own mounts, devices and process view, and an empty standard input.
 /// Also applies the restrictions of the view of the host that are the same for all programs.
-fn settle(options: &Options) -> sys::Result<Vec<Notice>> {
+fn set_up_view(options: &Options) -> sys::Result<Vec<Notice>> {
     namespace::make_mounts_private()?;
     let mut steps = Vec::new();
     if !options.attached {
@@ -435,13 +430,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_read_in_any_order() {
-        let said = LaunchReport::parse("broker 4\nready\nlab 17\n");
-        assert!(said.lab == Some(17) && said.broker == Some(4) && said.outcome.is_ok());
+    fn parses_launch_report_in_any_order() {
+        let report = LaunchReport::parse("broker 4\nready\nlab 17\n");
+        assert!(report.lab == Some(17) && report.broker == Some(4) && report.outcome.is_ok());
         assert!(matches!(LaunchReport::parse("lab 17\n").outcome, Err(Error::LostLab)));
-        let said = LaunchReport::parse("error 1 unshare\nready\n");
-        let text = said.outcome.unwrap_err().to_string();
-        assert!(said.lab.is_none() && text.contains("unshare"), "{text}");
+        let report = LaunchReport::parse("error 1 unshare\nready\n");
+        let text = report.outcome.unwrap_err().to_string();
+        assert!(report.lab.is_none() && text.contains("unshare"), "{text}");
         assert!(text.contains("not permitted"), "{text}");
     }
 }

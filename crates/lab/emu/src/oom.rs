@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn count_is_found_in_all_files_of_the_kernel() {
+    fn reads_oom_count_from_all_kernel_files() {
         assert_eq!(parse("low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n"), Some(1));
         assert_eq!(parse("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), Some(3));
         assert_eq!(parse("pgfault 12\noom_kill 0\n"), Some(0));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_both_versions_have_their_file() {
+    fn finds_file_for_both_cgroup_versions() {
         let file = |line| file_of_group(line).map(|path| path.display().to_string());
         let v2 = "/sys/fs/cgroup/user.slice/a/memory.events";
         assert_eq!(file("0::/user.slice/a").as_deref(), Some(v2));

@@ -37,11 +37,11 @@ use readiness::Watch;
 const INIT: &str = "lab-init";
 
 /// Restart delay of a program that fails repeatedly.
-const FIRST_BACKOFF: Span = Span::from_millis(100);
+const MIN_BACKOFF: Span = Span::from_millis(100);
 const MAX_BACKOFF: Span = Span::from_secs(10);
 
 /// The status of a program killed by SIGKILL, or of a shell whose command was killed by it.
-const KILLED: i32 = 137;
+const KILLED_STATUS: i32 = 137;
 
 /// Runs a program's init if this process was started as one; then it does not return.
 pub fn init_main() {
@@ -54,9 +54,9 @@ pub fn init_main() {
     std::process::exit(code)
 }
 
-/// This executable. Its mount is one of the lab if possible, where it is read-only: the mount in
-/// `/proc/self/exe` is one of the machine, and programs of a lab of root could change permissions
-/// of the file through it.
+/// Opens this executable, if possible through a mount of the lab, which is read-only.
+/// `/proc/self/exe` leads to a mount of the host, through which programs of a lab of root could
+/// change the file's permissions.
 fn own_executable() -> Result<OwnedFd> {
     const LINK: &str = "/proc/self/exe";
     let open = |path: &Path| rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
@@ -80,7 +80,6 @@ pub struct LabFacts<'a> {
 }
 
 impl LabFacts<'_> {
-    /// Environment variables and their values.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let seed = self.seed.map(|seed| ("NETARIUM_SEED", seed.to_string().into()));
         [
@@ -120,11 +119,11 @@ enum State {
     Waiting,
     Running(Box<Running>),
     /// It will be restarted at this time.
-    Resting(Time),
+    RestartPending(Time),
     /// It has ended, or is never started.
-    Over,
+    Ended,
     /// Another agent runs it.
-    Elsewhere,
+    Remote,
 }
 
 #[derive(Debug)]
@@ -136,12 +135,12 @@ struct Running {
     stop: Option<Stop>,
 }
 
-/// A program that was asked to end.
+/// A program that was requested to end.
 #[derive(Clone, Copy, Debug)]
 struct Stop {
     kill_at: Time,
     killed: bool,
-    /// A start was requested meanwhile.
+    /// A start was requested before its end.
     then_start: bool,
 }
 
@@ -150,8 +149,8 @@ struct Slot {
     program: Program,
     host: String,
     /// The namespaces of its node; `None` if the node is on another agent.
-    place: Option<Rc<Place>>,
-    /// The numbers of its user; `None`: those of the lab's process.
+    namespaces: Option<Rc<NodeNamespaces>>,
+    /// The IDs of its user; `None`: the IDs of the lab's process.
     user: Option<Ids>,
     /// Variables of its user, and its own.
     env: BTreeMap<String, String>,
@@ -165,7 +164,7 @@ struct Slot {
 }
 
 #[derive(Debug)]
-struct Place {
+struct NodeNamespaces {
     /// This executable, for the init of programs.
     executable: Rc<OwnedFd>,
     net: OwnedFd,
@@ -201,18 +200,18 @@ impl Supervisor {
         here: impl Fn(NodeId) -> bool,
     ) -> Result<Self> {
         let executable = Rc::new(own_executable()?);
-        let mut places: Vec<(NodeId, Rc<Place>)> = Vec::new();
+        let mut by_node: Vec<(NodeId, Rc<NodeNamespaces>)> = Vec::new();
         let mut slots = Vec::with_capacity(plan.programs.len());
         let folder_path =
             std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
         for program in &plan.programs {
             let node = &plan.nodes[program.node.index()];
-            let known = places.iter().find(|(id, _)| *id == program.node);
+            let known = by_node.iter().find(|(id, _)| *id == program.node);
             let is_here = here(program.node);
-            let place = if !is_here {
+            let namespaces = if !is_here {
                 None
-            } else if let Some((_, place)) = known {
-                Some(Rc::clone(place))
+            } else if let Some((_, namespaces)) = known {
+                Some(Rc::clone(namespaces))
             } else {
                 let without = || Error::NoNamespace { node: node.name.clone() };
                 let host = enclosure.host(program.node).ok_or_else(without)?;
@@ -224,8 +223,8 @@ impl Supervisor {
                 };
                 let mounts = host.mounts.as_ref().map(copy).transpose()?;
                 let (net, executable) = (copy(&host.netns)?, Rc::clone(&executable));
-                places.push((program.node, Rc::new(Place { executable, net, mounts })));
-                Some(Rc::clone(&places[places.len() - 1].1))
+                by_node.push((program.node, Rc::new(NodeNamespaces { executable, net, mounts })));
+                Some(Rc::clone(&by_node[by_node.len() - 1].1))
             };
             let facts = LabFacts {
                 lab: &plan.name,
@@ -241,13 +240,13 @@ impl Supervisor {
             env.extend(program.env.clone());
             slots.push(Slot {
                 host: node.name.clone(),
-                place,
+                namespaces,
                 user: user.and_then(|user| users.ids(&user.name)).cloned(),
                 env,
                 dir: program.dir.as_ref().map_or_else(|| base.to_owned(), |dir| base.join(dir)),
                 output,
-                state: if is_here { State::Waiting } else { State::Elsewhere },
-                backoff: FIRST_BACKOFF,
+                state: if is_here { State::Waiting } else { State::Remote },
+                backoff: MIN_BACKOFF,
                 outcome: ProgramOutcome::default(),
                 limited: false,
                 program,
@@ -306,8 +305,8 @@ impl Supervisor {
     pub fn next_wake(&self) -> Option<Time> {
         let wakes = self.slots.iter().filter_map(|slot| match &slot.state {
             State::Waiting => self.are_ready(&slot.program.after).then_some(slot.program.start),
-            State::Resting(until) => Some(*until),
-            State::Over | State::Elsewhere => None,
+            State::RestartPending(until) => Some(*until),
+            State::Ended | State::Remote => None,
             State::Running(running) => {
                 let watch = running.watch.as_ref().map(Watch::next_wake);
                 let kill = running.stop.filter(|stop| !stop.killed).map(|stop| stop.kill_at);
@@ -338,8 +337,8 @@ impl Supervisor {
                 // It is ending already; cancels the restart.
                 running.stop = running.stop.map(|stop| Stop { then_start: false, ..stop });
             }
-            State::Waiting | State::Resting(_) => slot.state = State::Over,
-            State::Over | State::Elsewhere => {}
+            State::Waiting | State::RestartPending(_) => slot.state = State::Ended,
+            State::Ended | State::Remote => {}
         }
     }
 
@@ -351,8 +350,8 @@ impl Supervisor {
                 running.stop = Some(Stop { kill_at: now, killed: true, then_start: false });
                 running.instance.signal(Signal::KILL);
             }
-            State::Waiting | State::Resting(_) | State::Over => slot.state = State::Over,
-            State::Elsewhere => {}
+            State::Waiting | State::RestartPending(_) | State::Ended => slot.state = State::Ended,
+            State::Remote => {}
         }
     }
 
@@ -363,8 +362,8 @@ impl Supervisor {
             State::Running(running) => {
                 running.stop = running.stop.map(|stop| Stop { then_start: true, ..stop });
             }
-            State::Waiting | State::Resting(_) | State::Over => self.begin(program, now),
-            State::Elsewhere => {}
+            State::Waiting | State::RestartPending(_) | State::Ended => self.begin(program, now),
+            State::Remote => {}
         }
     }
 
@@ -384,17 +383,17 @@ impl Supervisor {
                 _ => return None,
             },
             (State::Waiting, _) => "has not started yet",
-            (State::Over, _) if slot.outcome.started.is_none() => "has not started",
-            (State::Over, _) => "has ended already",
+            (State::Ended, _) if slot.outcome.started.is_none() => "has not started",
+            (State::Ended, _) => "has ended already",
             _ => return None,
         };
         Some(format!("program {} {state}", slot.program.name))
     }
 
-    /// Handles a state change of another agent's program, which local programs may wait for.
+    /// Handles a state change of another agent's program, for which local programs may wait.
     pub fn on_remote_change(&mut self, program: ProgramId, change: ProgramChange, at: Time) {
         let Some(slot) = self.slots.get_mut(program.index()) else { return };
-        if !matches!(slot.state, State::Elsewhere) {
+        if !matches!(slot.state, State::Remote) {
             return;
         }
         match change {
@@ -411,7 +410,7 @@ impl Supervisor {
 
     /// Whether a program runs on this agent.
     pub fn is_here(&self, program: ProgramId) -> bool {
-        !matches!(self.slots[program.index()].state, State::Elsewhere)
+        !matches!(self.slots[program.index()].state, State::Remote)
     }
 
     /// Asks all programs to end; no program starts any more.
@@ -423,7 +422,7 @@ impl Supervisor {
 
     /// Whether no program here runs or will start without a request.
     pub fn is_over(&self) -> bool {
-        self.slots.iter().all(|slot| matches!(slot.state, State::Over | State::Elsewhere))
+        self.slots.iter().all(|slot| matches!(slot.state, State::Ended | State::Remote))
     }
 
     /// Whether every program here that starts with the lab has started and is ready. Programs with
@@ -432,8 +431,8 @@ impl Supervisor {
         (0..self.slots.len()).all(|at| match &self.slots[at].state {
             State::Waiting => self.starts_later(ProgramId::at(at), now),
             State::Running(running) => running.watch.is_none() || running.stop.is_some(),
-            State::Resting(_) => self.are_ready(&[ProgramId::at(at)]),
-            State::Over | State::Elsewhere => true,
+            State::RestartPending(_) => self.are_ready(&[ProgramId::at(at)]),
+            State::Ended | State::Remote => true,
         })
     }
 
@@ -444,15 +443,15 @@ impl Supervisor {
                 slot.program.start > now
                     || slot.program.after.iter().any(|other| self.starts_later(*other, now))
             }
-            State::Over => !self.are_ready(&[program]),
-            State::Running(_) | State::Resting(_) | State::Elsewhere => false,
+            State::Ended => !self.are_ready(&[program]),
+            State::Running(_) | State::RestartPending(_) | State::Remote => false,
         }
     }
 
     /// Whether every program here that is not a service has ended and will not restart.
     pub fn is_work_over(&self) -> bool {
         let over = |slot: &Slot| {
-            slot.program.service || matches!(slot.state, State::Over | State::Elsewhere)
+            slot.program.service || matches!(slot.state, State::Ended | State::Remote)
         };
         self.slots.iter().all(over)
     }
@@ -462,12 +461,10 @@ impl Supervisor {
         (0..self.slots.len()).all(|at| self.are_ready(&[ProgramId::at(at)]))
     }
 
-    /// The outcome of a program so far.
     pub fn outcome(&self, program: ProgramId) -> &ProgramOutcome {
         &self.slots[program.index()].outcome
     }
 
-    /// The last lines of a program's standard error.
     pub fn last_stderr(&self, program: ProgramId) -> Vec<String> {
         outcome::last_lines(&self.slots[program.index()].output.join("stderr"))
     }
@@ -485,8 +482,8 @@ impl Supervisor {
         let slot = &self.slots[id.index()];
         let due = match slot.state {
             State::Waiting => slot.program.start <= now && self.are_ready(&slot.program.after),
-            State::Resting(until) => until <= now,
-            State::Running(_) | State::Over | State::Elsewhere => false,
+            State::RestartPending(until) => until <= now,
+            State::Running(_) | State::Ended | State::Remote => false,
         };
         if due {
             self.begin(id, now);
@@ -495,8 +492,8 @@ impl Supervisor {
 
     fn begin(&mut self, id: ProgramId, now: Time) {
         let slot = &mut self.slots[id.index()];
-        let Some(place) = &slot.place else { return };
-        match Instance::start(id, slot, place, &self.collector) {
+        let Some(namespaces) = &slot.namespaces else { return };
+        match Instance::start(id, slot, namespaces, &self.collector) {
             Ok(instance) => {
                 slot.outcome.begin(now);
                 let watch = slot.program.ready.as_ref();
@@ -506,7 +503,7 @@ impl Supervisor {
                 self.events.push(ProgramEvent::Started(id));
             }
             Err(error) => {
-                slot.state = State::Over;
+                slot.state = State::Ended;
                 slot.outcome.as_expected = false;
                 self.events.push(ProgramEvent::Failed(id, error));
             }
@@ -519,9 +516,10 @@ impl Supervisor {
         let State::Running(running) = &mut slot.state else { return };
         if let Some(end) = running.instance.poll() {
             running.instance.streams.iter().for_each(|key| self.collector.finish(*key));
-            let place = slot.place.as_deref();
+            let namespaces = slot.namespaces.as_deref();
             if let Some(watch) = &mut running.watch
-                && place.is_some_and(|place| watch.was_ready(&running.instance, place))
+                && namespaces
+                    .is_some_and(|namespaces| watch.was_ready(&running.instance, namespaces))
             {
                 running.watch = None;
                 slot.outcome.ready.get_or_insert(now);
@@ -538,10 +536,9 @@ impl Supervisor {
             return;
         }
         let Some(watch) = &mut running.watch else { return };
-        let ready = slot
-            .place
-            .as_deref()
-            .is_some_and(|place| watch.is_ready(now, &running.instance, place, &slot.host));
+        let ready = slot.namespaces.as_deref().is_some_and(|namespaces| {
+            watch.is_ready(now, &running.instance, namespaces, &slot.host)
+        });
         if ready {
             running.watch = None;
             slot.outcome.ready.get_or_insert(now);
@@ -560,7 +557,7 @@ impl Supervisor {
 
     fn ended(&mut self, id: ProgramId, end: instance::End, now: Time) {
         let slot = &mut self.slots[id.index()];
-        let before = std::mem::replace(&mut slot.state, State::Over);
+        let before = std::mem::replace(&mut slot.state, State::Ended);
         let State::Running(running) = before else { return };
         let exit = match end {
             instance::End::Exit(exit) => exit,
@@ -573,7 +570,7 @@ impl Supervisor {
         let stopped = running.stop.is_some();
         let as_expected = stopped || outcome::is_expected(&slot.program, exit);
         slot.outcome.end(now, exit, stopped, as_expected);
-        if !stopped && exit.code() == KILLED && self.oom_kills.count() > self.oom_ends {
+        if !stopped && exit.code() == KILLED_STATUS && self.oom_kills.count() > self.oom_ends {
             self.oom_ends += 1;
             slot.outcome.end = Some(ProgramEnd::OutOfMemory);
         }
@@ -587,12 +584,12 @@ impl Supervisor {
                 Restart::Always => true,
             };
         if now.since(running.since) >= MAX_BACKOFF {
-            slot.backoff = FIRST_BACKOFF;
+            slot.backoff = MIN_BACKOFF;
         }
         let again = if restart {
             let until = now + slot.backoff;
             slot.backoff = (slot.backoff * 2).min(MAX_BACKOFF);
-            slot.state = State::Resting(until);
+            slot.state = State::RestartPending(until);
             Some(until)
         } else {
             running.stop.filter(|stop| stop.then_start).map(|_| now)

@@ -28,11 +28,11 @@ pub use process::Process;
 /// The version of the entry files.
 const SCHEMA: &str = "netarium.lab/1";
 /// Maximum bytes read of an entry: 10,000 hosts with long names need a quarter of this.
-const ENTRY_LIMIT: u64 = 4 << 20;
+const MAX_ENTRY_BYTES: u64 = 4 << 20;
 /// Maximum number of simultaneous labs of a user.
-const LABS_LIMIT: usize = 1000;
+const MAX_LABS: usize = 1000;
 /// Maximum time for the kernel to remove a killed lab.
-const KILL_WAIT: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -40,30 +40,26 @@ pub enum RegistryError {
     /// The folder is a link, belongs to another user, or is accessible to others.
     #[error("{} is not a private folder of this user: {why}", path.display())]
     Unsafe { path: PathBuf, why: &'static str },
-    /// The user of this process has no number, so no folder is its own.
+    /// The user is not mapped in its user namespace, so it owns no folder.
     #[error(
-        "the user of this process has no number in its user namespace; start it with `unshare \
+        "the user of this process is not mapped in its user namespace; start it with `unshare \
          --map-root-user`, or outside of that namespace"
     )]
     Unmapped,
-    #[error("cannot {verb} {}: {source}", path.display())]
-    Io { verb: &'static str, path: PathBuf, source: io::Error },
-    /// A process to be registered does not exist.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("process {0} does not exist")]
     NoProcess(u32),
-    /// A lab's process may not be signalled.
     #[error("cannot signal process {pid}: {source}")]
     Signal { pid: u32, source: io::Error },
     /// The processes of an entry are not those of a lab.
     #[error("the entry of lab {name} is not valid, and no process was signalled: {why}")]
     Forged { name: String, why: String },
-    /// The lab has ended, but not the command that started it.
-    #[error("lab {name} has ended, but its command, process {pid}, has not")]
-    Lingering { name: String, pid: u32 },
-    /// A killed lab still exists.
-    #[error("lab {0} was killed and has not ended")]
-    Immortal(String),
-    #[error("{LABS_LIMIT} labs are registered already in {}", .0.display())]
+    #[error("lab {name} has ended, but its command, process {pid}, still runs")]
+    CommandStillRuns { name: String, pid: u32 },
+    #[error("lab {name} was killed, but has not ended after {} s", KILL_TIMEOUT.as_secs())]
+    KillTimedOut { name: String },
+    #[error("{MAX_LABS} labs are registered already in {}", .0.display())]
     Full(PathBuf),
 }
 
@@ -88,7 +84,6 @@ pub struct Entry {
     pub folder: PathBuf,
     /// Start time, in seconds since 1970 (UTC).
     pub started_unix: u64,
-    /// Hosts by name.
     pub hosts: BTreeMap<String, HostEntry>,
     /// Whether it uses real-time scheduling.
     #[serde(default)]
@@ -120,7 +115,7 @@ pub struct HostEntry {
 pub enum State {
     /// Both processes run.
     Running,
-    /// One process has ended, and the other will end soon.
+    /// One process has ended, so the other will end soon.
     Ending,
     /// Both processes have ended.
     Gone,
@@ -159,7 +154,7 @@ impl Entry {
         if self.boot != boot_id() {
             return State::Gone;
         }
-        match (self.supervisor.alive(), self.init.alive()) {
+        match (self.supervisor.is_alive(), self.init.is_alive()) {
             (true, true) => State::Running,
             (false, false) => State::Gone,
             _ => State::Ending,
@@ -209,7 +204,7 @@ impl Entry {
         }
         if init.is_none() {
             let (name, pid) = (self.name.clone(), self.supervisor.pid);
-            return Err(RegistryError::Lingering { name, pid });
+            return Err(RegistryError::CommandStillRuns { name, pid });
         }
         // When its first process ends, the kernel ends all others in the lab.
         for (fd, process) in [(&init, self.init), (&supervisor, self.supervisor)] {
@@ -217,11 +212,11 @@ impl Entry {
                 signal(fd, process.pid, Signal::KILL)?;
             }
         }
-        let deadline = Instant::now() + KILL_WAIT;
+        let deadline = Instant::now() + KILL_TIMEOUT;
         if fds().all(|fd| has_ended(fd, deadline)) {
             Ok(Stopped::Killed)
         } else {
-            Err(RegistryError::Immortal(self.name.clone()))
+            Err(RegistryError::KillTimedOut { name: self.name.clone() })
         }
     }
 }
@@ -271,8 +266,8 @@ pub struct Registry {
     check: Check,
 }
 
-/// Whether root of this user namespace owns a folder; a user who is root only inside a user
-/// namespace (`unshare -Ur`) does not.
+/// Whether root of this user namespace owns a folder. After `unshare -Ur`, folders of the host's
+/// root belong to `nobody`.
 fn is_root_of(path: &str) -> bool {
     fs::metadata(path).is_ok_and(|facts| facts.is_dir() && facts.uid() == 0)
 }
@@ -301,11 +296,11 @@ impl Registry {
         match DirBuilder::new().mode(0o700).create(&dir) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(source) => return Err(RegistryError::Io { verb: "make", path: dir, source }),
+            Err(source) => return Err(RegistryError::Io { action: "make", path: dir, source }),
         }
         let facts = match fs::symlink_metadata(&dir) {
             Ok(facts) => facts,
-            Err(source) => return Err(RegistryError::Io { verb: "examine", path: dir, source }),
+            Err(source) => return Err(RegistryError::Io { action: "examine", path: dir, source }),
         };
         let why = if !facts.is_dir() {
             "it is not a folder"
@@ -327,7 +322,7 @@ impl Registry {
     pub fn register(&self, mut entry: Entry) -> Result<Registration, RegistryError> {
         let _lock = self.lock()?;
         let listing = self.list()?;
-        if listing.live.len() + listing.gone.len() >= LABS_LIMIT {
+        if listing.live.len() + listing.gone.len() >= MAX_LABS {
             return Err(RegistryError::Full(self.dir.clone()));
         }
         entry.name.clone_from(&entry.lab);
@@ -339,9 +334,9 @@ impl Registry {
         }
         let file = self.file(&entry.name);
         let scratch = self.dir.join(".new");
-        let io = |verb, source| RegistryError::Io { verb, path: file.clone(), source };
+        let io = |action, source| RegistryError::Io { action, path: file.clone(), source };
         let text = serde_json::to_vec_pretty(&entry).map_err(|e| io("write", e.into()))?;
-        // A file that a killed command has left, or a link to one elsewhere.
+        // Left by a killed command, or a link to another folder.
         let _ = fs::remove_file(&scratch);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -353,7 +348,7 @@ impl Registry {
 
     /// All entries; changes nothing.
     pub fn list(&self) -> Result<Listing, RegistryError> {
-        let io = |source| RegistryError::Io { verb: "read", path: self.dir.clone(), source };
+        let io = |source| RegistryError::Io { action: "read", path: self.dir.clone(), source };
         let mut listing = Listing::default();
         for item in fs::read_dir(&self.dir).map_err(io)? {
             let path = item.map_err(io)?.path();
@@ -401,7 +396,6 @@ impl Registry {
         Ok(by_name.or_else(|| live.iter().find(|e| e.id == wanted)).cloned())
     }
 
-    /// The path of the socket of a run.
     pub(crate) fn socket(&self, id: &str) -> PathBuf {
         self.dir.join(format!("{id}.sock"))
     }
@@ -412,7 +406,7 @@ impl Registry {
 
     fn lock(&self) -> Result<File, RegistryError> {
         let path = self.dir.join(".lock");
-        let io = |source| RegistryError::Io { verb: "lock", path: path.clone(), source };
+        let io = |source| RegistryError::Io { action: "lock", path: path.clone(), source };
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
@@ -424,12 +418,12 @@ impl Registry {
 
 fn read_entry(path: &Path) -> io::Result<Entry> {
     let mut text = Vec::new();
-    lab::open_regular(path)?.take(ENTRY_LIMIT).read_to_end(&mut text)?;
+    lab::open_regular(path)?.take(MAX_ENTRY_BYTES).read_to_end(&mut text)?;
     let entry: Entry = serde_json::from_slice(&text)?;
     let why = if entry.schema != SCHEMA {
         format!("schema `{}` is not `{SCHEMA}`", entry.schema)
     } else if entry.id.contains('/') {
-        // It is part of the name of a file.
+        // The identifier is part of file names.
         format!("invalid identifier `{}`", entry.id)
     } else {
         return Ok(entry);
@@ -440,7 +434,7 @@ fn read_entry(path: &Path) -> io::Result<Entry> {
 fn remove(file: &Path) -> Result<(), RegistryError> {
     match fs::remove_file(file) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(RegistryError::Io { verb: "remove", path: file.to_owned(), source })
+            Err(RegistryError::Io { action: "remove", path: file.to_owned(), source })
         }
         _ => Ok(()),
     }
@@ -495,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_unique_and_found_by_name_or_id() {
+    fn registers_unique_names_and_finds_name_or_id() {
         let (_dir, registry) = registry();
         let child = sleeper();
         let first = registry.register(entry("ring", "0a0a0a", &child)).unwrap();
@@ -511,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_goes_stale_when_its_processes_are_gone_or_recycled() {
+    fn entry_is_gone_after_process_end_pid_reuse_or_reboot() {
         let (_dir, registry) = registry();
         let child = sleeper();
         let mut recycled = entry("b", "000002", &child);
@@ -535,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_lab_is_ending() {
+    fn lab_with_one_ended_process_is_ending() {
         let child = sleeper();
         let entry = entry("a", "000001", &child);
         assert_eq!(entry.state(), State::Running);
@@ -544,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_that_does_not_listen_is_killed() {
+    fn kills_lab_that_ignores_sigterm() {
         let mut deaf = Command::new("sh")
             .args(["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"])
             .stdout(std::process::Stdio::piped())
@@ -556,7 +550,7 @@ mod tests {
         let mut init = sleeper();
         let lab =
             Entry::new("a", "000001", deaf.id(), init.id(), PathBuf::from("/nowhere")).unwrap();
-        // Reaps them like their parents would; otherwise they remain zombies.
+        // Waits for them as their parents would; otherwise they remain zombies.
         let reaper = std::thread::spawn(move || (deaf.wait().unwrap(), init.wait().unwrap()));
         let stopped = lab.stop_checked(Duration::from_millis(200), |_| None);
         assert_eq!(stopped.unwrap(), Stopped::Killed);
@@ -581,11 +575,11 @@ mod tests {
             let stopped = kept.entry().stop(Duration::ZERO);
             assert!(matches!(stopped, Err(RegistryError::Forged { .. })), "{stopped:?}");
         }
-        // The lab has ended; what the entry calls its command has never had one.
+        // The lab has ended, and the process that the entry names as its command had no lab.
         forged.init.started_ticks -= 1;
         forged.supervisor = Process::of(std::process::id()).unwrap();
         let stopped = forged.stop(Duration::ZERO);
-        assert!(matches!(stopped, Err(RegistryError::Lingering { .. })), "{stopped:?}");
+        assert!(matches!(stopped, Err(RegistryError::CommandStillRuns { .. })), "{stopped:?}");
         for mut child in [victim, other] {
             assert!(child.try_wait().unwrap().is_none(), "a process was signalled");
             end(child);
@@ -602,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_files_are_reported_and_left_alone() {
+    fn reports_invalid_entries_without_removing_them() {
         let (_dir, registry) = registry();
         let file = registry.dir().join("x.json");
         for text in ["", "{}", "[1, 2", "{\"schema\": \"other/1\"}"] {
@@ -614,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_pipes_are_not_followed() {
+    fn rejects_links_and_pipes() {
         let (dir, registry) = registry();
         let outside = dir.path().join("outside");
         fs::write(&outside, "kept").unwrap();
@@ -637,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_folder_writable_by_others() {
+    fn rejects_folder_accessible_to_others() {
         let dir = tempfile::tempdir().unwrap();
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();

@@ -6,8 +6,8 @@
 //! callees to the lab's side, and both use `run/message`.
 
 mod attached;
-mod ends;
 mod finish;
+mod flow_ends;
 mod lab;
 mod lines;
 mod live;
@@ -167,7 +167,7 @@ impl Controller for Command<'_> {
         }
     }
 
-    fn ready(&mut self) -> Option<ToLab> {
+    fn on_ready(&mut self) -> Option<ToLab> {
         match &self.starter {
             Some(starter) if self.waits_for_start => {
                 starter.notify();
@@ -177,14 +177,14 @@ impl Controller for Command<'_> {
         }
     }
 
-    fn up(&mut self) {
+    fn on_up(&mut self) {
         if let Some(starter) = self.starter.as_ref().filter(|_| !self.waits_for_start) {
             starter.notify();
             self.starter_is_gone = true;
         }
     }
 
-    fn progress(&mut self, progress: ShardProgress, name: &str) {
+    fn on_progress(&mut self, progress: ShardProgress, name: &str) {
         let ShardProgress { now_ns, waiting_for, packets, .. } = progress;
         let (now, duration) = (Time::from_nanos(now_ns), self.duration);
         (self.progress)(Progress { now, duration, waiting_for, packets, name: name.to_owned() });
@@ -234,7 +234,7 @@ fn supervise(
     let own = [options.lab_dir.clone(), folder.path().to_owned()].into_iter().chain(temporary);
     let launch = launch::Options {
         writable: own.chain(plan.writable.iter().cloned()).collect(),
-        // A program that could write into it could make other commands act on any process.
+        // Programs must not write to the registry: commands signal the processes in its entries.
         hidden: Registry::open().map(|registry| registry.dir().to_owned()).into_iter().collect(),
         uplink: plan.uplink != Uplink::None,
         attached,
@@ -249,7 +249,7 @@ fn supervise(
     let mut handle = match started {
         Ok(handle) => handle,
         Err(error) => {
-            // Nothing ran, so the folder has no use.
+            // The folder of a run without a lab is useless.
             let _ = std::fs::remove_dir_all(folder.path());
             return Err(error);
         }
@@ -263,14 +263,14 @@ fn supervise(
             end
         },
     );
-    // A lab that reports its failure ends without help.
+    // A lab that reports its failure ends without a signal.
     if ending.as_ref().is_err_and(|error| !matches!(error, Error::Lab(_))) {
         let _ = handle.kill();
     }
     handle.end();
     let exit = handle.wait();
-    let vanished = matches!(ending, Ok(End::Vanished));
-    let record = remains(&folder, ending, exit, &oom_kills)?;
+    let vanished = matches!(ending, Ok(End::NoReport));
+    let record = final_record(&folder, ending, exit, &oom_kills)?;
     if let Some((server, end)) = server.zip(run::live::End::of(&record)) {
         server.end(end);
     }
@@ -310,7 +310,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Begun> {
 }
 
 /// The record of a lab that has ended. It is always final.
-fn remains(
+fn final_record(
     folder: &RunFolder,
     ending: Result<End>,
     exit: Result<Exit>,
@@ -322,10 +322,10 @@ fn remains(
             kind: FailureKind::Machine,
             text: "the lab's process could not write its record".to_owned(),
         },
-        (Ok(End::Insisted), _) => {
+        (Ok(End::KilledByUser), _) => {
             Failure { kind: FailureKind::Killed, text: "killed by a second interrupt".to_owned() }
         }
-        (Ok(_), Ok(exit)) => ending_of(exit, oom_kills.count()),
+        (Ok(_), Ok(exit)) => failure_of_exit(exit, oom_kills.count()),
         (Err(error), _) | (_, Err(error)) => {
             folder.end(error.failure())?;
             return Err(error);
@@ -336,7 +336,7 @@ fn remains(
 }
 
 /// The failure of a lab's process that ended without a final record.
-fn ending_of(exit: Exit, oom_kills: u64) -> Failure {
+fn failure_of_exit(exit: Exit, oom_kills: u64) -> Failure {
     let signals_of_crashes = [SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGSYS];
     let (kind, text) = match exit {
         Exit::Signal(SIGKILL) if oom_kills > 0 => (

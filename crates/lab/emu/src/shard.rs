@@ -62,7 +62,7 @@ impl Shard {
     }
 
     /// The agent of an interface, if it is another agent.
-    pub(crate) fn elsewhere(&self, iface: IfaceId) -> Option<AgentId> {
+    pub(crate) fn remote_agent(&self, iface: IfaceId) -> Option<AgentId> {
         let owner = self.assignment.owner(self.plan.ifaces[iface.index()].node);
         owner.filter(|owner| *owner != self.own)
     }

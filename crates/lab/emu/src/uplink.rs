@@ -30,14 +30,14 @@ const DEVICE: &str = "uplink0";
 /// A host's address on the uplink, the same in every host, and the address of the gateway.
 const ADDRESS: &str = "172.31.255.2";
 pub(crate) const GATEWAY: &str = "172.31.255.1";
-const PREFIX: &str = "30";
+const PREFIX_LENGTH: &str = "30";
 /// Locally administered. By default pasta uses the address of the machine's interface, and rejects
 /// one that has none, such as that of a host of a lab.
 const GATEWAY_MAC: &str = "02:6e:65:74:00:03";
 const ADDRESS_V6: &str = "fd6e:6575::2";
 const GATEWAY_V6: &str = "fd6e:6575::1";
 
-/// What a host reaches through an uplink besides the IPv4 network.
+/// Optional destinations of an uplink besides the IPv4 network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// The IPv6 network, if the machine has one.
@@ -82,7 +82,7 @@ const ANY_V6: &str = "00000000000000000000000000000000 00 ";
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval at which the broker checks for ended pasta processes, and the lab for its device.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The lab's connection to the broker. Dropping it ends the uplinks of all hosts.
 #[derive(Debug)]
@@ -108,16 +108,16 @@ impl Uplink {
         let user = namespace::open("/proc/self/ns/user")?;
         send(&self.0, [host.netns.as_fd(), user.as_fd()], access)
             .map_err(|error| failed(error.to_string()))?;
-        self.0.set_read_timeout(Some(LOOK)).map_err(|error| failed(error.to_string()))?;
+        self.0.set_read_timeout(Some(POLL_INTERVAL)).map_err(|error| failed(error.to_string()))?;
         let start = Instant::now();
         loop {
-            let mut said = [0; 512];
-            match self.0.read(&mut said) {
+            let mut output = [0; 512];
+            match self.0.read(&mut output) {
                 Ok(0) => return Err(failed("its broker has ended".to_owned())),
                 Ok(length) => {
-                    return Err(failed(String::from_utf8_lossy(&said[..length]).into_owned()));
+                    return Err(failed(String::from_utf8_lossy(&output[..length]).into_owned()));
                 }
-                // A timeout: pasta has reported no error so far.
+                // After a timeout: pasta has not reported an error.
                 Err(_) if is_connected(host)? => return Ok(()),
                 Err(_) if start.elapsed() > START_TIMEOUT => {
                     return Err(failed(format!("no answer within {} s", START_TIMEOUT.as_secs())));
@@ -156,7 +156,7 @@ fn send(stream: &UnixStream, files: [BorrowedFd<'_>; 2], access: Access) -> rust
     Ok(())
 }
 
-/// The next two descriptors and what is requested; `None` at end-of-file.
+/// The next request, with two descriptors; `None` at end-of-file.
 fn receive(stream: &UnixStream) -> rustix::io::Result<Option<([OwnedFd; 2], Access)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -179,7 +179,7 @@ fn receive(stream: &UnixStream) -> rustix::io::Result<Option<([OwnedFd; 2], Acce
 /// The main function of the broker; it runs until the lab has ended.
 pub(crate) fn serve(pasta: &Path, mut stream: UnixStream) -> i32 {
     let mut running: Vec<Child> = Vec::new();
-    if stream.set_read_timeout(Some(LOOK)).is_err() {
+    if stream.set_read_timeout(Some(POLL_INTERVAL)).is_err() {
         return 1;
     }
     loop {
@@ -195,11 +195,11 @@ pub(crate) fn serve(pasta: &Path, mut stream: UnixStream) -> i32 {
         }
         running.retain_mut(|child| {
             let Ok(Some(status)) = child.try_wait() else { return true };
-            let mut said = String::new();
+            let mut output = String::new();
             if let Some(errors) = &mut child.stderr {
-                let _ = errors.read_to_string(&mut said);
+                let _ = errors.read_to_string(&mut output);
             }
-            let last = said.lines().rfind(|line| !line.contains("syslog")).unwrap_or_default();
+            let last = output.lines().rfind(|line| !line.contains("syslog")).unwrap_or_default();
             let _ = stream.write_all(format!("{status}: {last}").as_bytes());
             false
         });
@@ -227,7 +227,7 @@ fn start(pasta: &Path, net: &OwnedFd, user: &OwnedFd, access: Access) -> std::io
         command.arg("--ipv4-only");
     }
     command.args((!access.loopback).then_some("--no-map-gw"));
-    command.args(["--ns-ifname", DEVICE, "--address", ADDRESS, "--netmask", PREFIX]);
+    command.args(["--ns-ifname", DEVICE, "--address", ADDRESS, "--netmask", PREFIX_LENGTH]);
     command.args(["--gateway", GATEWAY, "--dns-forward", GATEWAY, "--mac-addr", GATEWAY_MAC]);
     // Disables port forwarding in both directions.
     command.args(["-t", "none", "-u", "none", "-T", "none", "-U", "none"]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_cross_a_socket() {
+    fn passes_descriptors_over_socket() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let file = File::open("/proc/self/status").unwrap();
         let access = Access { ipv6: false, loopback: true };

@@ -1,4 +1,4 @@
-//! The users of programs: their numbers, and the mapping of these into a lab's user namespace.
+//! The users of programs: their IDs, and the mapping of IDs into a lab's user namespace.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use sys::namespace::{self, IdRange, Subordinates};
 use crate::{Error, Result};
 
 /// The programs that map subordinate IDs.
-const HELPERS: [&str; 2] = ["newuidmap", "newgidmap"];
+const MAPPING_PROGRAMS: [&str; 2] = ["newuidmap", "newgidmap"];
 /// The files that assign them to users (subuid(5), subgid(5)).
-const RANGES: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
+const RANGE_FILES: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
 
-/// The users of a plan's programs, and their numbers in the lab.
+/// The users of a plan's programs, and their IDs in the lab.
 #[derive(Clone, Debug, Default)]
 pub struct Users {
     known: BTreeMap<String, (User, Ids)>,
@@ -56,7 +56,7 @@ impl Users {
         Ok(())
     }
 
-    /// Finds the numbers of all users in the lab.
+    /// Determines the IDs of all users in the lab.
     fn map(&mut self) -> Result<()> {
         let others = self.known.values().filter(|(user, _)| user.uid != 0);
         let others: Vec<User> = others.map(|(user, _)| user.clone()).collect();
@@ -86,18 +86,16 @@ impl Users {
         Ok(())
     }
 
-    /// The numbers of a user in the lab; `None`: the user of the lab's process.
+    /// The IDs of a user in the lab; `None`: the user of the lab's process.
     pub fn ids(&self, name: &str) -> Option<&Ids> {
         self.known.get(name).map(|(_, ids)| ids).filter(|ids| ids.uid != 0)
     }
 
-    /// The environment variables of a user.
     pub fn variables(&self, name: &str) -> Vec<(String, String)> {
         self.known.get(name).map_or_else(Vec::new, |(user, _)| variables(user))
     }
 }
 
-/// The environment variables of a user.
 fn variables(user: &User) -> Vec<(String, String)> {
     let home = user.home.to_string_lossy().into_owned();
     let name = || user.name.clone();
@@ -127,8 +125,8 @@ pub(crate) fn subordinates() -> std::result::Result<Subordinates, String> {
             )
         })
     };
-    let (uids, gids) = (range(RANGES[0])?, range(RANGES[1])?);
-    if let Some(missing) = HELPERS.iter().find(|name| in_path(name).is_none()) {
+    let (uids, gids) = (range(RANGE_FILES[0])?, range(RANGE_FILES[1])?);
+    if let Some(missing) = MAPPING_PROGRAMS.iter().find(|name| in_path(name).is_none()) {
         return Err(format!("{missing} is not installed; fix: sudo apt install uidmap"));
     }
     Ok(Subordinates { uids, gids })
@@ -146,7 +144,7 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
 
 type Variables = Vec<(String, String)>;
 
-/// The numbers and variables of `name` for a command in the running lab whose first process
+/// The IDs and variables of `name` for a command in the running lab whose first process
 /// is `init`.
 ///
 /// # Errors

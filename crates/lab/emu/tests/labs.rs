@@ -2,18 +2,18 @@
 //! through the running executable, and because a lab is forked from a process with one thread.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "these are tests")]
 
-#[path = "labs/cell.rs"]
-mod cell;
 #[path = "labs/launching.rs"]
 mod launching;
+#[path = "labs/network_changes.rs"]
+mod network_changes;
 #[path = "labs/programs.rs"]
 mod programs;
-#[path = "labs/returning.rs"]
-mod returning;
 #[path = "../src/sample.rs"]
 mod sample;
 #[path = "labs/shards.rs"]
 mod shards;
+#[path = "labs/test_cluster.rs"]
+mod test_cluster;
 #[path = "labs/wire.rs"]
 mod wire;
 
@@ -22,7 +22,7 @@ type Test = (&'static str, fn());
 fn main() {
     emu::program::init_main();
     let tests: Vec<Test> =
-        [launching::TESTS, programs::TESTS, shards::TESTS, returning::TESTS].concat();
+        [launching::TESTS, programs::TESTS, shards::TESTS, network_changes::TESTS].concat();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|first| first == emu::doctor::PROBE_ARGUMENT) {
         emu::doctor::probe_main().unwrap();

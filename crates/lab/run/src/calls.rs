@@ -30,7 +30,7 @@ const MAX_LAB_BYTES: usize = 256 << 20;
 /// A call to the fabric, with its logical time. Packets have no payload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
-    /// A packet left a node.
+    /// A node sent a packet.
     Inject {
         at: Time,
         /// The interface through which it left.

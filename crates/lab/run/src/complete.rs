@@ -35,12 +35,12 @@ pub struct RunResults<'a> {
     pub bundles: &'a BundleLedger,
     /// Queueing delays, in the order of [`LinkLedger`]; missing at the end: not measured.
     pub queue_delays: &'a [Histogram],
-    /// What the hosts may have changed; `None` on the virtual clock.
+    /// The errors that the hosts may have caused; `None` on the virtual clock.
     pub effects: Option<&'a HostEffects>,
 }
 
-/// Adds links, bundles, flows, expectations and, unless an error has set it, the exit code to a
-/// record. The driver has already entered status, programs, lateness and verdict.
+/// Adds links, bundles, flows and expectations to a record, and the exit code unless an error has
+/// set it. The driver has already entered status, programs, lateness and verdict.
 pub fn complete(record: &mut RunRecord, results: &RunResults<'_>) {
     record.elapsed_s = results.at.as_secs_f64();
     record.ended_unix_ms = Some(start::unix_ms());
@@ -48,7 +48,7 @@ pub fn complete(record: &mut RunRecord, results: &RunResults<'_>) {
         let reason = "the virtual clock does not depend on the machine".to_owned();
         record.verdict = Some(Verdict { trusted: true, machine_fit: true, reasons: vec![reason] });
     }
-    record.links = links(results);
+    record.links = link_summaries(results);
     record.bundles = results.bundles.summaries(results.plan, results.at);
     record.flows = results
         .flow_results
@@ -58,23 +58,23 @@ pub fn complete(record: &mut RunRecord, results: &RunResults<'_>) {
     if should_have_traffic(results.plan) && !has_traffic(record) {
         verdict::distrust_without_packets(&mut record.verdict);
     }
-    let (trusted, others): (Vec<_>, Vec<_>) = (0..results.plan.expectations.len())
+    let (trust_expectations, others): (Vec<_>, Vec<_>) = (0..results.plan.expectations.len())
         .partition(|at| results.plan.expectations[*at].metric.measure == Measure::Trusted);
     let mut expectations = vec![None; results.plan.expectations.len()];
-    let undecided = check(results, record, &others, &mut expectations);
+    let undecided = check_expectations(results, record, &others, &mut expectations);
     verdict::distrust(&mut record.verdict, undecided);
     // Undecided expectations are reasons against trust.
-    check(results, record, &trusted, &mut expectations);
+    check_expectations(results, record, &trust_expectations, &mut expectations);
     record.expectations = expectations.into_iter().flatten().collect();
     record.exit_code =
         record.exit_code.or_else(|| record.conclusion().map(|conclusion| conclusion.exit_code));
 }
 
-/// Enters the results of the expectations `which`. Returns the reasons of undecided ones.
-fn check(
+/// Enters the results of these expectations. Returns the reasons of undecided ones.
+fn check_expectations(
     results: &RunResults<'_>,
     record: &RunRecord,
-    which: &[usize],
+    positions: &[usize],
     entered: &mut [Option<ExpectationRecord>],
 ) -> Vec<String> {
     let measured = Measured {
@@ -90,7 +90,7 @@ fn check(
         effects: results.effects,
     };
     let mut reasons = Vec::new();
-    for at in which {
+    for at in positions {
         let expectation = &results.plan.expectations[*at];
         let quantity = expectation.metric.measure.quantity();
         let (outcome, found) = match expectation.check(&|metric| measured.with_range(metric)) {
@@ -128,7 +128,7 @@ fn has_traffic(record: &RunRecord) -> bool {
         || record.control.as_ref().is_some_and(|control| control.joined > 0)
 }
 
-fn links(results: &RunResults<'_>) -> Vec<LinkSummary> {
+fn link_summaries(results: &RunResults<'_>) -> Vec<LinkSummary> {
     let plan = results.plan;
     let seconds = results.at.as_secs_f64().max(1e-9);
     let mut summaries = Vec::with_capacity(plan.links.len() * 2);
@@ -176,7 +176,7 @@ fn flow_summary(results: &RunResults<'_>, result: &FlowResult, clock: Clock) -> 
         name: result.name.clone(),
         from: name(flow.from),
         to: name(flow.to),
-        kind: kind(&flow.traffic, clock),
+        kind: flow_kind(&flow.traffic, clock),
         started_s: result.started.map(Time::as_secs_f64),
         ended_s: result.ended.map(Time::as_secs_f64),
         completion_s: result.completion.map(Span::as_secs_f64),
@@ -206,7 +206,7 @@ fn flow_summary(results: &RunResults<'_>, result: &FlowResult, clock: Clock) -> 
             flow::Outcome::Failed(error) => Some(error.clone()),
             _ => None,
         },
-        host_effect: results.effects.map(|effects| effects.on_flow(plan, result)),
+        host_effect: results.effects.map(|effects| effects.effect_on_flow(plan, result)),
     }
 }
 
@@ -233,7 +233,7 @@ fn slowdown(transfers: &Transfers) -> Option<Slowdown> {
     })
 }
 
-pub(crate) fn kind(traffic: &Traffic, clock: Clock) -> String {
+pub(crate) fn flow_kind(traffic: &Traffic, clock: Clock) -> String {
     let default = match clock {
         // The kernel's default.
         Clock::Wall => "default",

@@ -1,4 +1,4 @@
-//! Bounds of what the hosts change in the results of a run on the wall clock.
+//! Bounds of the error that the hosts cause in the results of a run on the wall clock.
 //!
 //! A packet waits in a host before it is time-stamped (`ingress`), and leaves the emulated network
 //! late (`lateness`); the thread of built-in flows waits for a CPU before it reads it or sends the
@@ -13,13 +13,13 @@
 //! Over n crossings of the network, M is taken as the largest of n waits, at its quantile
 //! 1 − ε/n, and the mean of the others.
 //!
-//! RTTs have no waits of the flow thread, because the kernel answers segments. On one host, the
-//! waits are also known by their time ([`crate::waits`]), which bounds the part m of the host in
+//! RTTs contain no waits of the flow thread, because the kernel answers segments. On one host, the
+//! times of the waits are also known ([`crate::waits`]), which bounds the part m of the host in
 //! each delay x. As x − m ≤ t for each of them, q(T, p) ≥ q(X − m, p). The larger of both lower
 //! bounds counts.
 //!
-//! While the data path stands still it delivers nothing: a flow loses at most that time. A flow
-//! that waits for acknowledgements is slower also by the delay added to its round trips.
+//! A stalled data path delivers nothing: a flow loses at most the time of the stall. A flow that
+//! waits for acknowledgements is also slowed down by the delay added to its round trips.
 
 use base::{Histogram, Ratio, Span, Time};
 use lab::expect::{Quantity, Statistic};
@@ -31,37 +31,36 @@ use crate::record::{HostEffect, TrimmedDelays};
 use crate::stalls::Stalls;
 use crate::verdict::time_text;
 
-/// Values of ε for which the bound is computed; the smallest result is used.
-const EXCEEDED: [f64; 7] = [0.1, 0.05, 0.01, 0.005, 0.002, 0.001, 0.0001];
+/// Values of ε for which the bound is computed; the smallest bound is used.
+const EXCEEDANCE_SHARES: [f64; 7] = [0.1, 0.05, 0.01, 0.005, 0.002, 0.001, 0.0001];
 
-/// Parts of ε for lateness; the rest is for the wait before the time stamp.
-const PARTS: [f64; 5] = [0.02, 0.1, 0.5, 0.9, 0.98];
+/// Parts of ε for lateness; the rest of ε is for the wait before the time stamp.
+const LATENESS_PARTS: [f64; 5] = [0.02, 0.1, 0.5, 0.9, 0.98];
 
-/// For a minimum, which is that of many packets: the share of packets later than the bound.
-const EXCEEDED_BY_MIN: f64 = 0.5;
+/// ε for the minimum over many packets.
+const MIN_EXCEEDANCE_SHARE: f64 = 0.5;
 
-/// Share of packets that may be later than the delay in the statement about a run.
-const EXCEEDED_RARELY: f64 = 0.001;
+/// ε for the delay that [`HostEffects::text`] names: 1 packet in 1,000.
+const SUMMARY_EXCEEDANCE_SHARE: f64 = 0.001;
 
 /// Bytes of TCP's initial window: 10 segments (RFC 6928).
-const INITIAL_WINDOW: f64 = 14_600.0;
+const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
 
-/// Measurements of one host.
 #[derive(Clone, Debug, Default)]
 pub struct HostDelays {
     /// How late packets left.
     pub lateness: Histogram,
     /// Time that packets waited before they were time-stamped.
     pub ingress: Histogram,
-    /// Times in which the data path stood still.
+    /// Stalls of the data path.
     pub stalls: Stalls,
     /// Time for which the flow thread waited for a CPU before each of its events.
     pub flow_waits: Histogram,
 }
 
 impl HostDelays {
-    /// The delay that at most a share `exceeded` of packets exceed. Each part of that share may be
-    /// due to the one wait or to the other; the smallest bound counts.
+    /// The delay that at most a share `exceeded` of packets exceed: the smallest bound over all
+    /// divisions of that share between the two waits.
     fn exceeded_by(&self, exceeded: f64, by_flow_thread: bool) -> u64 {
         if !by_flow_thread || self.flow_waits.count() == 0 {
             return self.exceeded_in_network(exceeded);
@@ -71,7 +70,7 @@ impl HostDelays {
     }
 
     fn exceeded_in_network(&self, exceeded: f64) -> u64 {
-        let bounds = PARTS.map(|part| {
+        let bounds = LATENESS_PARTS.map(|part| {
             let late = self.lateness.percentile(1.0 - exceeded * part);
             late + self.ingress.percentile(1.0 - exceeded * (1.0 - part))
         });
@@ -84,14 +83,14 @@ impl HostDelays {
     }
 }
 
-/// What the hosts of a run may have changed in its results.
+/// The errors that the hosts of a run may have caused in its results.
 #[derive(Clone, Debug, Default)]
 pub struct HostEffects {
     hosts: Vec<HostDelays>,
     elapsed: Span,
 }
 
-/// How often the packets of a delay cross the network.
+/// The crossings of the network that a delay consists of.
 #[derive(Clone, Copy, Debug)]
 pub struct Crossings {
     count: u32,
@@ -112,16 +111,16 @@ impl Crossings {
     }
 }
 
-/// The crossings of the network that a result consists of, and the round trip that limits its rate.
+/// The crossings of the network in a result, and the round trip that limits its rate.
 #[derive(Clone, Copy, Debug)]
 struct Exchange<'a> {
-    /// The delays that are reported first.
+    /// The delays that the record reports as the result of the flow.
     delays: &'a Histogram,
     adjusted: Option<&'a Adjusted>,
     crossings: Crossings,
     /// Round trips of a flow that waits for acknowledgements or responses.
     round_trips: Option<&'a Histogram>,
-    /// Interval of requests, each of which waits for the response to the last one.
+    /// Interval of requests; a request waits for the response to the previous one.
     interval: Option<Span>,
 }
 
@@ -132,16 +131,16 @@ impl HostEffects {
     }
 
     /// The largest of a value over the hosts.
-    fn worst(&self, value: impl Fn(&HostDelays) -> f64) -> f64 {
+    fn max_over_hosts(&self, value: impl Fn(&HostDelays) -> f64) -> f64 {
         self.hosts.iter().map(value).fold(0.0, f64::max)
     }
 
     /// The added delay, in nanoseconds, that a share `exceeded` of packets exceed, over several
     /// crossings of the network.
-    pub fn added(&self, exceeded: f64, crossings: Crossings) -> f64 {
+    pub fn added_delay(&self, exceeded: f64, crossings: Crossings) -> f64 {
         let Crossings { count, by_flow_thread } = crossings;
         let share = exceeded / f64::from(count.max(1));
-        let largest = self.worst(|host| host.exceeded_by(share, by_flow_thread) as f64);
+        let largest = self.max_over_hosts(|host| host.exceeded_by(share, by_flow_thread) as f64);
         let others = Crossings { count: count.saturating_sub(1), by_flow_thread };
         largest + self.mean_added(others)
     }
@@ -149,43 +148,43 @@ impl HostEffects {
     /// Mean of the delay added in these crossings, in nanoseconds.
     fn mean_added(&self, crossings: Crossings) -> f64 {
         let Crossings { count, by_flow_thread } = crossings;
-        f64::from(count) * self.worst(|host| host.mean(by_flow_thread))
+        f64::from(count) * self.max_over_hosts(|host| host.mean(by_flow_thread))
     }
 
-    /// Time for which the data paths of two hosts stood still: those of a flow's ends.
-    pub fn stalled(&self) -> Span {
-        self.two_worst(|host| host.stalls.sum())
+    /// Stalled time of the two worst hosts, because a flow has two ends.
+    pub fn stalled_time(&self) -> Span {
+        self.sum_of_two_worst(|host| host.stalls.sum())
     }
 
-    /// The same in a part of the run.
-    pub(crate) fn stalled_within(&self, (from, to): (Time, Time)) -> Span {
-        self.two_worst(|host| host.stalls.within(from, to).0)
+    /// The same within a part of the run.
+    pub(crate) fn stalled_time_within(&self, (from, to): (Time, Time)) -> Span {
+        self.sum_of_two_worst(|host| host.stalls.within(from, to).0)
     }
 
-    fn two_worst(&self, stalled: impl Fn(&HostDelays) -> Span) -> Span {
+    fn sum_of_two_worst(&self, stalled: impl Fn(&HostDelays) -> Span) -> Span {
         let mut all: Vec<Span> = self.hosts.iter().map(stalled).collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
         all.into_iter().take(2).fold(Span::ZERO, |sum, stalled| sum + stalled)
     }
 
-    /// The longest stall.
     pub fn longest_stall(&self) -> Span {
         self.hosts.iter().map(|host| host.stalls.longest()).max().unwrap_or_default()
     }
 
     /// The time in stalls as a share of the run.
     pub fn stalled_share_of_run(&self) -> f64 {
-        share(self.stalled(), self.elapsed)
+        share(self.stalled_time(), self.elapsed)
     }
 
     /// The time in stalls as a share of a part of the run.
     pub(crate) fn stalled_share(&self, part: (Time, Time)) -> f64 {
-        share(self.stalled_within(part), part.1.since(part.0))
+        share(self.stalled_time_within(part), part.1.since(part.0))
     }
 
-    /// What the hosts changed at most, in words.
+    /// A description of the maximum errors.
     pub fn text(&self) -> String {
-        let added = time_text(self.added(EXCEEDED_RARELY, Crossings::by_kernel(1)) as u64);
+        let added =
+            time_text(self.added_delay(SUMMARY_EXCEEDANCE_SHARE, Crossings::by_kernel(1)) as u64);
         let rates = match self.stalled_share_of_run() {
             share if share < 0.0005 => "rates exact".to_owned(),
             share => format!("rates up to {:.1} % lower", share * 100.0),
@@ -205,13 +204,13 @@ impl HostEffects {
             return 0.0;
         }
         let by_share = self.delay_by_share(measured, statistic, crossings);
-        // On several hosts, a flow knows the waits of one of them only.
+        // On several hosts, only the waits of one host are known.
         let adjusted = adjusted.filter(|_| self.hosts.len() == 1);
         let lower = adjusted.map(|adjusted| &adjusted.without_waits);
         let Some(lower) = lower.filter(|lower| lower.count() == measured.count()) else {
             return by_share;
         };
-        by_share.min((value_of(measured, statistic) - value_of(lower, statistic)).max(0.0))
+        by_share.min((statistic_of(measured, statistic) - statistic_of(lower, statistic)).max(0.0))
     }
 
     /// The same, from the shares of packets that were late.
@@ -228,24 +227,24 @@ impl HostEffects {
             Statistic::Sum => {
                 return self.mean_added(crossings) * measured.count() as f64;
             }
-            Statistic::Min => return self.added(EXCEEDED_BY_MIN, crossings),
-            Statistic::Max => return self.added(0.0, crossings),
+            Statistic::Min => return self.added_delay(MIN_EXCEEDANCE_SHARE, crossings),
+            Statistic::Max => return self.added_delay(0.0, crossings),
             Statistic::P50 => 0.5,
             Statistic::P90 => 0.9,
             Statistic::P99 => 0.99,
             Statistic::P999 => 0.999,
         };
         let value = measured.percentile(quantile);
-        let bounds = EXCEEDED.iter().map(|exceeded| {
+        let bounds = EXCEEDANCE_SHARES.iter().map(|exceeded| {
             let lower = measured.percentile(quantile - exceeded);
-            value.saturating_sub(lower) as f64 + self.added(*exceeded, crossings)
+            value.saturating_sub(lower) as f64 + self.added_delay(*exceeded, crossings)
         });
         bounds.fold(value as f64, f64::min)
     }
 
     /// The maximum share by which the rate of a flow in a part of the run may be below that of the
     /// lab. The flow was active for `duration` of it.
-    pub(crate) fn rate_of(
+    pub(crate) fn rate_error(
         &self,
         plan: &Plan,
         result: &FlowResult,
@@ -254,7 +253,7 @@ impl HostEffects {
     ) -> f64 {
         let exchange = Exchange::of(plan, result);
         let Some(round_trips) = exchange.round_trips else {
-            // The sender does not wait: a stall delays data, and loses none.
+            // The sender does not wait for responses: a stall delays data, and loses none.
             let longest = self.hosts.iter().map(|host| host.stalls.within(from, to).1).max();
             let postponed = exchange.interval.map_or(0.0, |interval| {
                 let lower = exchange.adjusted.filter(|_| self.hosts.len() == 1);
@@ -267,11 +266,11 @@ impl HostEffects {
         };
         let added = self.mean_added(exchange.crossings);
         let slower = if round_trips.count() > 0 { added / round_trips.mean() } else { 0.0 };
-        (share(self.stalled_within((from, to)), duration) + slower).min(1.0)
+        (share(self.stalled_time_within((from, to)), duration) + slower).min(1.0)
     }
 
     /// By how many nanoseconds a statistic of a flow's delays may exceed that of the lab.
-    pub(crate) fn delay_of(
+    pub(crate) fn delay_error(
         &self,
         plan: &Plan,
         result: &FlowResult,
@@ -290,24 +289,24 @@ impl HostEffects {
         self.delay(measured, adjusted, statistic, crossings)
     }
 
-    /// From the start of a flow to its end.
-    pub(crate) fn life_of(&self, result: &FlowResult) -> (Time, Time) {
+    /// The time from the start of a flow to its end.
+    pub(crate) fn lifetime(&self, result: &FlowResult) -> (Time, Time) {
         let started = result.started.unwrap_or(Time::ZERO);
         (started, result.ended.unwrap_or(Time::ZERO + self.elapsed))
     }
 
-    /// The effect on the results that are reported first.
-    pub(crate) fn on_flow(&self, plan: &Plan, result: &FlowResult) -> HostEffect {
+    /// The effect on a flow's reported results.
+    pub(crate) fn effect_on_flow(&self, plan: &Plan, result: &FlowResult) -> HostEffect {
         let Exchange { delays, adjusted, crossings, .. } = Exchange::of(plan, result);
         let delay = |statistic| self.delay(delays, adjusted, statistic, crossings) as u64;
         HostEffect {
-            goodput_share: self.rate_of(plan, result, self.life_of(result), result.active),
+            goodput_share: self.rate_error(plan, result, self.lifetime(result), result.active),
             mean_ns: delay(Statistic::Mean),
             p50_ns: delay(Statistic::P50),
             p99_ns: delay(Statistic::P99),
             trimmed: adjusted
                 .filter(|_| self.hosts.len() == 1)
-                .and_then(|adjusted| trimmed(delays, &adjusted.undisturbed)),
+                .and_then(|adjusted| trim_delays(delays, &adjusted.undisturbed)),
         }
     }
 }
@@ -330,7 +329,7 @@ impl<'a> Exchange<'a> {
             Traffic::Rpc { spec, .. } => {
                 let crossings =
                     Crossings::by_flow_thread(2 * round_trips(result, result.responses));
-                // With an interval, it waits for responses only if they take longer.
+                // With an interval, requests wait for responses only if these take longer.
                 let waits = result.latency.mean() >= spec.interval.as_nanos() as f64;
                 interval = Some(spec.interval).filter(|_| !waits);
                 (&result.latency, crossings, waits.then_some(&result.latency))
@@ -355,7 +354,7 @@ impl<'a> Exchange<'a> {
 }
 
 /// A statistic of the values of a histogram.
-fn value_of(histogram: &Histogram, statistic: Statistic) -> f64 {
+fn statistic_of(histogram: &Histogram, statistic: Statistic) -> f64 {
     let quantile = |p| histogram.percentile(p) as f64;
     match statistic {
         Statistic::Mean | Statistic::Value => histogram.mean(),
@@ -369,8 +368,8 @@ fn value_of(histogram: &Histogram, statistic: Statistic) -> f64 {
     }
 }
 
-/// The delays without those that the host disturbed, unless there are none.
-fn trimmed(measured: &Histogram, undisturbed: &Histogram) -> Option<TrimmedDelays> {
+/// Statistics of the delays that the host did not disturb; `None` if there are no such delays.
+fn trim_delays(measured: &Histogram, undisturbed: &Histogram) -> Option<TrimmedDelays> {
     (undisturbed.count() > 0).then(|| TrimmedDelays {
         left_out: measured.count().saturating_sub(undisturbed.count()),
         mean_ns: undisturbed.mean() as u64,
@@ -392,24 +391,24 @@ fn sum_beyond(latencies: &Histogram, interval: Span) -> f64 {
 /// Round trips of TCP's slow start for the mean size of `count` transfers.
 fn round_trips(result: &FlowResult, count: Option<u64>) -> u32 {
     let size = result.received_bytes as f64 / count.unwrap_or(1).max(1) as f64;
-    ((size / INITIAL_WINDOW + 1.0).log2().ceil() as u32).max(1)
+    ((size / INITIAL_WINDOW_BYTES + 1.0).log2().ceil() as u32).max(1)
 }
 
 fn share(part: Span, duration: Span) -> f64 {
     (part.as_nanos() as f64 / (duration.as_nanos() as f64).max(1.0)).min(1.0)
 }
 
-/// A result of a flow that the hosts may have changed by more than the tolerance.
+/// A result of a flow whose error may exceed the tolerance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Excess {
     /// Goodput in bit/s, and the share by which it may be too low.
     Goodput { value: f64, error: f64 },
-    /// A percentile of its delays in nanoseconds, and how much it may be too long.
+    /// A percentile of its delays and its error, in nanoseconds.
     Delay { percentile: &'static str, value: u64, error: u64, tolerance: Span },
 }
 
 impl Excess {
-    /// The result, its error and the tolerance, in words.
+    /// A description of the result, its error and the tolerance.
     pub(crate) fn text(&self, rate: Ratio) -> String {
         match *self {
             Self::Goodput { value, error } => format!(
@@ -427,7 +426,7 @@ impl Excess {
         }
     }
 
-    /// The result of a flow that exceeds its tolerance the most, and by which factor.
+    /// The result of a flow with the largest ratio of error to tolerance, if this ratio is above 1.
     pub(crate) fn of(
         plan: &Plan,
         result: &FlowResult,
@@ -435,7 +434,7 @@ impl Excess {
     ) -> Option<(f64, Self)> {
         result.started.filter(|_| result.active.is_positive())?;
         let Tolerance { rate, .. } = plan.tolerance;
-        let effect = effects.on_flow(plan, result);
+        let effect = effects.effect_on_flow(plan, result);
         let delays = Exchange::of(plan, result).delays;
         let delay = |percentile, quantile: f64, error: u64| {
             let value = delays.percentile(quantile);

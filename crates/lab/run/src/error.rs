@@ -37,7 +37,7 @@ pub enum Error {
     #[error("`{}` is larger than the limit of {limit} B", path.display())]
     TooLarge { path: PathBuf, limit: u64 },
     /// A table has unexpected columns, names or values.
-    #[error("`{}` belongs to another run or netarium version", path.display())]
+    #[error("`{}` belongs to another run or to another version of netarium", path.display())]
     Foreign { path: PathBuf },
     /// A file of frames is damaged or truncated.
     #[error("`{}` is damaged or truncated at byte {offset}", path.display())]
@@ -47,11 +47,11 @@ pub enum Error {
     /// The lab does not have `record = true`.
     #[error("`{}` does not exist: the run was not recorded (set `record = true` under [lab])", path.display())]
     NotRecorded { path: PathBuf },
-    /// A recording can't be replayed.
+    /// A recording cannot be replayed.
     #[error("`{}` cannot be replayed: {error} (at byte {offset})", path.display())]
     Recording { path: PathBuf, error: crate::calls::RecordingError, offset: u64 },
     /// The lab in the run folder cannot be compiled.
-    #[error("the lab of the run, `{}`, is not valid here: {why}", path.display())]
+    #[error("the lab of the run, `{}`, is not valid: {why}", path.display())]
     Lab { path: PathBuf, why: String },
     #[error("the run in `{}` has not ended", path.display())]
     Running { path: PathBuf },

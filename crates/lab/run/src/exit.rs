@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
-/// The result of a command or a run, from best to worst. Several runs have the worst
-/// of their results.
+/// The result of a command or a run, from best to worst; for several runs, the worst result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "u8", from = "u8")]
 pub enum Exit {

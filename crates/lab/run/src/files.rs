@@ -1,5 +1,5 @@
 //! Files of run folders. Programs of a lab can write into its run folder, and a run folder may come
-//! from elsewhere, so no symbolic link is followed in any component of a path, and only regular
+//! from another host, so no symbolic link is followed in any component of a path, and only regular
 //! files are opened. Paths start with the real path of a run folder, as [`RunFolder`] has it.
 //!
 //! [`RunFolder`]: crate::RunFolder
@@ -25,7 +25,7 @@ const FOLDER_MODE: Mode = Mode::from_raw_mode(0o777);
 pub fn open(path: &Path) -> io::Result<File> {
     // Without NONBLOCK, a FIFO would block.
     let file = resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?;
-    regular(file)
+    require_regular_file(file)
 }
 
 /// Reads a regular file of at most `limit` bytes; [`ErrorKind::FileTooLarge`] if it is longer.
@@ -68,7 +68,7 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// If it is not a regular file, has several names, or a component of the path is a symbolic link.
 pub fn append(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
-    sole(resolve(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, FILE_MODE)?)
+    require_single_name(resolve(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, FILE_MODE)?)
 }
 
 /// Opens an existing regular file to overwrite it.
@@ -76,18 +76,19 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// # Errors
 /// If it is not a regular file, has several names, or a component of the path is a symbolic link.
 pub(crate) fn overwrite(path: &Path) -> io::Result<File> {
-    sole(resolve(path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?)
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    require_single_name(resolve(path, flags, Mode::empty())?)
 }
 
-/// Creates a folder; it may exist. The folder in which it is must exist.
+/// Creates a folder unless it exists. Its parent folder must exist.
 ///
 /// # Errors
-/// If the path is something else, or a component of it is a symbolic link.
+/// If the path exists and is not a folder, or a component of it is a symbolic link.
 pub fn create_folder(path: &Path) -> io::Result<()> {
-    let (parent, name) = split(path)?;
+    let (parent, name) = open_parent(path)?;
     match rustix::fs::mkdirat(&parent, name, FOLDER_MODE) {
         Ok(()) => Ok(()),
-        Err(Errno::EXIST) => folder(path).map(drop),
+        Err(Errno::EXIST) => open_folder(path).map(drop),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -108,16 +109,16 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 /// # Errors
 /// If it cannot be renamed, or a component of the path of either folder is a symbolic link.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    let ((old, old_name), (new, new_name)) = (split(from)?, split(to)?);
+    let ((old, old_name), (new, new_name)) = (open_parent(from)?, open_parent(to)?);
     Ok(rustix::fs::renameat(old, old_name, new, new_name)?)
 }
 
-/// The new contents of a file, which appear under its name with [`Replacement::commit`]. A drop
-/// removes them.
+/// The new contents of a file, which appear under its name with [`Replacement::commit`] and are
+/// removed by a drop.
 #[derive(Debug)]
 pub struct Replacement {
     folder: OwnedFd,
-    /// An unused name in the folder.
+    /// The temporary name in the folder.
     temporary: String,
     name: OsString,
     file: File,
@@ -130,7 +131,7 @@ impl Replacement {
     /// # Errors
     /// Those of [`replace`].
     pub fn of(path: &Path) -> io::Result<Self> {
-        let (folder, name) = split(path)?;
+        let (folder, name) = open_parent(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         loop {
             // The name must be unused, not secret: an existing file is never opened.
@@ -168,15 +169,15 @@ impl Drop for Replacement {
     }
 }
 
-/// Opens the folder of a path; returns the last component as well.
-fn split(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+/// Opens the parent folder of a path, and returns the last component of the path.
+fn open_parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::new(ErrorKind::InvalidInput, "the path has no file name"));
     };
-    Ok((folder(parent)?, name))
+    Ok((open_folder(parent)?, name))
 }
 
-fn folder(path: &Path) -> io::Result<OwnedFd> {
+fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     resolve(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
 }
@@ -186,8 +187,8 @@ fn resolve(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(CWD, path, flags, mode, links) {
-        // Some containers reject the system call.
-        Err(Errno::NOSYS | Errno::PERM) => walk(path, flags, mode),
+        // Some containers reject `openat2`.
+        Err(Errno::NOSYS | Errno::PERM) => open_by_component(path, flags, mode),
         opened => opened,
     }
     .map_err(|errno| match errno {
@@ -196,8 +197,8 @@ fn resolve(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     })
 }
 
-/// [`resolve`], one component after the other.
-fn walk(path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+/// Like [`resolve`], but opens one component after the other.
+fn open_by_component(path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
     let within = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut components = path.components().peekable();
     let is_absolute = components.next_if_eq(&Component::RootDir).is_some();
@@ -207,7 +208,7 @@ fn walk(path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let name = component.as_os_str();
         if components.peek().is_none() {
             let opened = rustix::fs::openat(&folder, name, flags | OFlags::NOFOLLOW, mode)?;
-            return not_a_link(opened, flags);
+            return reject_link(opened, flags);
         }
         let next = rustix::fs::openat(&folder, name, within | OFlags::NOFOLLOW, Mode::empty());
         folder = next.map_err(|errno| link_error(&folder, name, errno))?;
@@ -215,8 +216,8 @@ fn walk(path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(&folder, ".", flags, mode)
 }
 
-/// PATH with NOFOLLOW opens the link itself.
-fn not_a_link(opened: OwnedFd, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+/// Rejects a link: PATH with NOFOLLOW opens the link itself.
+fn reject_link(opened: OwnedFd, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     if flags.contains(OFlags::PATH) {
         let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode);
         if kind.is_symlink() {
@@ -226,7 +227,7 @@ fn not_a_link(opened: OwnedFd, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     Ok(opened)
 }
 
-/// DIRECTORY with NOFOLLOW reports a link as "not a directory".
+/// The error for a link: DIRECTORY with NOFOLLOW reports a link as "not a directory".
 fn link_error(folder: &OwnedFd, name: &OsStr, errno: Errno) -> Errno {
     let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     let is_link = found.is_ok_and(|stat| {
@@ -235,7 +236,7 @@ fn link_error(folder: &OwnedFd, name: &OsStr, errno: Errno) -> Errno {
     if is_link { Errno::LOOP } else { errno }
 }
 
-fn regular(file: OwnedFd) -> io::Result<File> {
+fn require_regular_file(file: OwnedFd) -> io::Result<File> {
     let file = File::from(file);
     if file.metadata()?.is_file() {
         Ok(file)
@@ -244,10 +245,10 @@ fn regular(file: OwnedFd) -> io::Result<File> {
     }
 }
 
-/// A regular file without another name outside the run folder.
-fn sole(file: OwnedFd) -> io::Result<File> {
+/// Rejects a file that has another name, which may be outside of the run folder.
+fn require_single_name(file: OwnedFd) -> io::Result<File> {
     use std::os::unix::fs::MetadataExt as _;
-    let file = regular(file)?;
+    let file = require_regular_file(file)?;
     if file.metadata()?.nlink() <= 1 {
         Ok(file)
     } else {
@@ -263,18 +264,18 @@ mod tests {
     use super::*;
 
     /// A folder with `outside/secret` and the run folder `run`.
-    fn place() -> tempfile::TempDir {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir(place.path().join("outside")).unwrap();
-        fs::create_dir(place.path().join("run")).unwrap();
-        fs::write(place.path().join("outside/secret"), "secret").unwrap();
-        place
+    fn test_folders() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("outside")).unwrap();
+        fs::create_dir(dir.path().join("run")).unwrap();
+        fs::write(dir.path().join("outside/secret"), "secret").unwrap();
+        dir
     }
 
     #[test]
-    fn no_operation_follows_a_link() {
-        let place = place();
-        let run = place.path().join("run");
+    fn rejects_symbolic_links_in_all_operations() {
+        let dir = test_folders();
+        let run = dir.path().join("run");
         symlink("../outside", run.join("folder")).unwrap();
         symlink("../outside/secret", run.join("file")).unwrap();
         symlink("../outside/new", run.join("dangling")).unwrap();
@@ -298,18 +299,18 @@ mod tests {
         // The link is replaced, not its target.
         replace(&run.join("file"), b"new").unwrap();
         assert_eq!(fs::read(run.join("file")).unwrap(), b"new");
-        let outside: Vec<_> = fs::read_dir(place.path().join("outside")).unwrap().collect();
+        let outside: Vec<_> = fs::read_dir(dir.path().join("outside")).unwrap().collect();
         assert_eq!(outside.len(), 1, "{outside:?}");
-        assert_eq!(fs::read(place.path().join("outside/secret")).unwrap(), b"secret");
+        assert_eq!(fs::read(dir.path().join("outside/secret")).unwrap(), b"secret");
     }
 
     #[test]
-    fn walk_follows_no_link_either() {
-        let place = place();
-        let run = place.path().join("run");
+    fn opening_by_component_rejects_symbolic_links() {
+        let dir = test_folders();
+        let run = dir.path().join("run");
         symlink("../outside", run.join("folder")).unwrap();
         symlink("../outside/secret", run.join("file")).unwrap();
-        let open = |name: &str, flags| walk(&run.join(name), flags, Mode::empty());
+        let open = |name: &str, flags| open_by_component(&run.join(name), flags, Mode::empty());
         assert_eq!(open("file", OFlags::RDONLY).unwrap_err(), Errno::LOOP);
         assert_eq!(open("folder/secret", OFlags::RDONLY).unwrap_err(), Errno::LOOP);
         assert!(open("folder", OFlags::PATH | OFlags::DIRECTORY).is_err());
@@ -318,13 +319,13 @@ mod tests {
         fs::write(run.join("plain"), "x").unwrap();
         open("plain", OFlags::RDONLY).unwrap();
         open("../run/plain", OFlags::RDONLY).unwrap();
-        walk(Path::new("/"), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        open_by_component(Path::new("/"), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
 
     #[test]
     fn opens_only_regular_files() {
-        let place = place();
-        let run = place.path().join("run");
+        let dir = test_folders();
+        let run = dir.path().join("run");
         let fifo = run.join("fifo");
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, FILE_MODE, 0).unwrap();
         fs::create_dir(run.join("folder")).unwrap();
@@ -336,9 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn writes_no_file_with_another_name() {
-        let place = place();
-        let (secret, path) = (place.path().join("outside/secret"), place.path().join("run/name"));
+    fn rejects_files_with_hard_links() {
+        let dir = test_folders();
+        let (secret, path) = (dir.path().join("outside/secret"), dir.path().join("run/name"));
         fs::hard_link(&secret, &path).unwrap();
         assert!(append(&path).is_err());
         assert!(overwrite(&path).is_err());
@@ -348,18 +349,18 @@ mod tests {
     }
 
     #[test]
-    fn failed_replacement_leaves_the_old_file() {
-        let place = place();
-        let path = place.path().join("outside/secret");
+    fn dropped_replacement_keeps_old_file() {
+        let dir = test_folders();
+        let path = dir.path().join("outside/secret");
         drop(Replacement::of(&path).unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"secret");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[test]
-    fn limits_what_is_read() {
-        let place = place();
-        let path = place.path().join("outside/secret");
+    fn rejects_files_above_size_limit() {
+        let dir = test_folders();
+        let path = dir.path().join("outside/secret");
         assert_eq!(read(&path, 6).unwrap(), b"secret");
         assert_eq!(read(&path, 5).unwrap_err().kind(), ErrorKind::FileTooLarge);
         assert_eq!(read_end(&path, 3).unwrap(), b"ret");

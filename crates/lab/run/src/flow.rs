@@ -9,7 +9,7 @@ use self::multipath::PathResult;
 
 pub(crate) mod adjusted;
 pub(crate) mod counters;
-mod halves;
+mod join;
 pub(crate) mod multipath;
 pub(crate) mod path;
 
@@ -19,13 +19,13 @@ pub(crate) mod path;
 pub enum Outcome {
     /// The run ended before the flow's start.
     NotStarted,
-    /// All its data was sent and delivered (datagrams: or has had time to arrive).
+    /// All its data was sent and delivered (for datagrams: or had time to arrive).
     Completed,
-    /// Its duration elapsed first.
+    /// Its duration ended first.
     Expired,
     /// An event or the end of the run stopped it.
     Stopped,
-    /// The network, the transport or the kernel ended it: a timeout, a reset, no route.
+    /// An error of the network, the transport or the kernel ended it: a timeout, a reset, no route.
     Failed(String),
 }
 
@@ -44,12 +44,12 @@ pub struct FlowLifetime {
     pub completion: Option<Span>,
 }
 
-/// The part of a flow that a result is from, since the two ends may be on different agents.
+/// The ends of a flow that a result is from: they may be on different agents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Half {
+pub enum FlowEnds {
     /// Both ends, on one agent.
     #[default]
-    Whole,
+    Both,
     /// The sender or client, which opens connections.
     Opening,
     /// The receiver or server, which accepts connections.
@@ -63,8 +63,8 @@ pub enum Half {
 pub struct FlowResult {
     /// The flow's number in the plan.
     pub id: FlowId,
-    /// The end that this result is from.
-    pub half: Half,
+    /// The ends that this result is from.
+    pub ends: FlowEnds,
     pub name: String,
     /// The outcome of the last run.
     pub outcome: Outcome,
@@ -106,7 +106,7 @@ pub struct FlowResult {
     pub delay: Histogram,
     /// Times from request to response, in nanoseconds.
     pub latency: Histogram,
-    /// These delays without the waits of the host, if they are known.
+    /// These delays without the waits of the host, if the waits are known.
     pub adjusted: Option<Box<AdjustedDelays>>,
     /// Goodput of each whole interval in which the flow ran, in bit/s.
     pub goodput: Histogram,

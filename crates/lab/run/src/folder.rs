@@ -21,7 +21,7 @@ const MAX_RECORD_BYTES: u64 = 256 << 20;
 pub struct RunFolder {
     path: PathBuf,
     id: String,
-    /// For a run that this process is running.
+    /// Reserved space of a run in this process.
     reserve: Option<Reserve>,
 }
 
@@ -29,7 +29,7 @@ impl RunFolder {
     /// The file with the resolved lab: every default is written out.
     pub const RESOLVED_LAB: &str = "lab.toml";
 
-    /// Creates a new folder under `parent`, which is created as well.
+    /// Creates a new folder under `parent`, which is created if it does not exist.
     pub fn create(parent: &Path, name: &str) -> Result<Self, Error> {
         Self::create_with(parent, name, |folder| {
             fs::create_dir(&folder.path).map_err(io_error(folder))
@@ -37,23 +37,23 @@ impl RunFolder {
     }
 
     /// Creates the folder of a run that begins now, with its lab, its first record, and space for
-    /// the final record. On an error, nothing is left behind.
+    /// the final record. On an error, all created files are removed.
     pub fn begin(
         parent: &Path,
         name: &str,
         lab: &str,
         record: impl Fn(&Self) -> RunRecord,
     ) -> Result<(Self, RunRecord), Error> {
-        let mut first = None;
+        let mut first_record = None;
         let mut folder = Self::create_with(parent, name, |folder| {
-            let record = first.insert(record(folder));
+            let record = first_record.insert(record(folder));
             let out_of_memory = folder.encode_out_of_memory(record)?;
             let reserve =
                 Reserve::create(&folder.path, &out_of_memory).map_err(io_error(folder))?;
             folder.reserve = Some(reserve);
             Ok(())
         })?;
-        let record = first.unwrap_or_default();
+        let record = first_record.unwrap_or_default();
         let begun = folder.write_first(lab, &record);
         if begun.is_err() {
             folder.reserve = None;
@@ -98,7 +98,7 @@ impl RunFolder {
         self.write_record(record)
     }
 
-    /// The record to use if the run ends because an allocation failed.
+    /// Encodes the final record of a run that ends because an allocation failed.
     fn encode_out_of_memory(&self, record: &RunRecord) -> Result<Vec<u8>, Error> {
         let mut out_of_memory = record.clone();
         let text = "out of memory: an allocation failed".to_owned();
@@ -126,7 +126,6 @@ impl RunFolder {
         &self.id
     }
 
-    /// The path of a file of the run.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -143,7 +142,6 @@ impl RunFolder {
         Ok(names)
     }
 
-    /// The path of a table of the run.
     pub fn table(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.parquet"))
     }
@@ -287,13 +285,13 @@ fn io_error(folder: &RunFolder) -> impl FnOnce(io::Error) -> Error + use<> {
     move |error| Error::io("create", &path, error)
 }
 
-/// The failure of a run that has neither a process nor a final record.
+/// The failure of a run without a process and without a final record.
 fn process_gone() -> Failure {
     let text = "the run's process ended without a final record: it was killed, or the host stopped";
     Failure { kind: FailureKind::Killed, text: text.to_owned() }
 }
 
-/// A name that is valid as a single path component.
+/// Changes a name to a valid single path component.
 pub(crate) fn file_name(name: &str) -> String {
     let is_allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut text: String =

@@ -79,7 +79,6 @@ impl FrameWriter {
     }
 }
 
-/// The state of the writer thread.
 struct WriterThread {
     path: PathBuf,
     file: File,
@@ -89,16 +88,16 @@ struct WriterThread {
 impl WriterThread {
     /// Receives frames until the end, even after an error, so that the sender does not block.
     fn run(mut self, frames: &Receiver<Vec<u8>>) -> Option<Error> {
-        let (mut error, mut whole) = (None, Vec::new());
+        let (mut error, mut bytes) = (None, Vec::new());
         for frame in frames {
             if error.is_some() {
                 continue;
             }
-            whole.clear();
-            whole.extend((frame.len() as u32).to_le_bytes());
-            whole.extend(fnv::hash(&frame).to_le_bytes());
-            whole.extend(&frame);
-            error = self.write(&whole).err();
+            bytes.clear();
+            bytes.extend((frame.len() as u32).to_le_bytes());
+            bytes.extend(fnv::hash(&frame).to_le_bytes());
+            bytes.extend(&frame);
+            error = self.write(&bytes).err();
             self.failed.store(error.is_some(), Relaxed);
         }
         error
@@ -181,7 +180,7 @@ impl<R: Read> FrameReader<R> {
 mod tests {
     use super::*;
 
-    const KIND: Kind = Kind { magic: b"some frames\n", version: 3 };
+    const KIND: Kind = Kind { magic: b"test frames\n", version: 3 };
 
     fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<Error>) {
         let mut frames = Vec::new();
@@ -212,18 +211,18 @@ mod tests {
         assert!(error.is_none() && back == frames);
         // A file truncated at any byte has the frames before; truncation inside a
         // frame is detected.
-        let whole = [16, 16 + 15, 16 + 15 + 12, bytes.len()];
+        let complete = [16, 16 + 15, 16 + 15 + 12, bytes.len()];
         for end in 0..bytes.len() {
             let (back, error) = read(&bytes[..end]);
-            assert_eq!(error.is_none(), whole.contains(&end), "cut to {end}");
+            assert_eq!(error.is_none(), complete.contains(&end), "cut to {end}");
             assert!(frames.starts_with(&back));
         }
-        let mut turned = bytes.clone();
-        turned[16 + 13] ^= 1;
-        let (back, error) = read(&turned);
+        let mut flipped = bytes.clone();
+        flipped[16 + 13] ^= 1;
+        let (back, error) = read(&flipped);
         assert!(back.is_empty() && matches!(error, Some(Error::Damaged { offset: 31, .. })));
-        turned[14] ^= 1;
-        assert!(matches!(read(&turned).1, Some(Error::Foreign { .. })), "another version");
+        flipped[14] ^= 1;
+        assert!(matches!(read(&flipped).1, Some(Error::Foreign { .. })), "another version");
         let huge = [KIND.magic, &3u32.to_le_bytes(), &[0xff; 12]].concat();
         assert!(matches!(read(&huge).1, Some(Error::Damaged { .. })));
     }

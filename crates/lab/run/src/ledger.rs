@@ -28,14 +28,13 @@ pub struct Batch {
     pub bundle_changes: Vec<(u32, Transition)>,
 }
 
-/// Turn counters into the samples, summaries and expectation results of a run.
+/// Convert counters to the samples, summaries and expectation results of a run.
 #[derive(Debug)]
 pub struct Ledgers {
     pub links: LinkLedger,
-    /// Flows' shares of the network.
+    /// Shares of flows of the collapsed model.
     pub shares: ShareLedger,
     pub bundles: BundleLedger,
-    /// Built-in flows.
     pub flows: FlowLedger,
     recorder: RecorderHandle,
 }
@@ -63,13 +62,11 @@ impl Ledgers {
         self.bundles.enter(batch.at, batch.bundles);
     }
 
-    /// Records the sample of a flow.
     pub fn flow(&mut self, sample: FlowSample) {
         self.flows.enter(&sample);
         self.recorder.flow(sample);
     }
 
-    /// Records the sample of a subflow.
     pub fn subflow(&mut self, sample: SubflowSample) {
         self.flows.enter_subflow(&sample);
         self.recorder.subflow(sample);

@@ -36,7 +36,6 @@ use crate::{Error, RunFolder, RunRecord};
 /// The value of [`Hello::schema`].
 pub const SCHEMA: &str = "netarium.watch/1";
 
-/// A message to a watcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Message {
@@ -50,17 +49,16 @@ pub enum Message {
 /// The pace of a run on the virtual clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClockState {
-    /// Lab time.
+    /// Lab time in seconds.
     pub now: f64,
     pub is_paused: bool,
     /// Virtual time in thousandths of real time; `None` if as fast as possible.
     pub permille: Option<u32>,
 }
 
-/// The end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// Lab time.
+    /// Lab time in seconds.
     pub t: f64,
     /// `passed`, `failed`, `untrusted` or `interrupted`.
     pub outcome: String,
@@ -71,7 +69,7 @@ pub struct End {
 }
 
 impl End {
-    /// The end of the run in this folder, for watchers of a lab that sent none.
+    /// The end of the run in this folder, for watchers of a lab that did not send an end.
     ///
     /// # Errors
     /// If the folder cannot be read, or has no result.
@@ -98,7 +96,6 @@ impl End {
     }
 }
 
-/// The answer to a [`Request`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Answer {
@@ -114,7 +111,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The answer to a request that is refused for this reason.
+    /// The answer to a request that was refused for this reason.
     pub fn refused(why: impl Into<String>) -> Self {
         let errors = vec![Problem { message: why.into(), help: None }];
         Self { errors, ..Self::default() }

@@ -53,7 +53,7 @@ pub struct ClusterRun {
     pub warnings: Vec<String>,
     /// The status of the run if the coordinator decided it, for example by stopping all agents.
     pub status: Option<Status>,
-    /// Reason for the failure of the run, if the coordinator has it.
+    /// Reason for the failure of the run, if the coordinator reported one.
     pub failure: Option<Failure>,
 }
 
@@ -64,13 +64,13 @@ pub struct AgentRun {
     pub version: String,
     /// A local copy of its shard's run folder; `None` if that could not be fetched.
     pub folder: Option<PathBuf>,
-    /// When the other agents or the coordinator did not receive from it.
+    /// Times during which the other agents or the coordinator received no message from it.
     pub outages: Vec<Outage>,
     /// Its clock minus the first agent's, in nanoseconds.
     pub clock_offset_ns: Option<i64>,
 }
 
-/// The maximum delay of samples of flows behind counters of the same time.
+/// Maximum time after which samples of flows follow counters of the same time.
 const MAX_SAMPLE_DELAY: Span = Span::from_secs(2);
 
 /// Merges a plan's shards into the run folder `into` and completes `record`, the record of the
@@ -87,12 +87,12 @@ pub fn merge(
     let mut sources: Vec<Source> = cluster_run
         .agents
         .iter()
-        .map(|m| Source::open(m, plan, cluster_run.agents.len()))
+        .map(|agent| Source::open(agent, plan, cluster_run.agents.len()))
         .collect();
     let started_unix_ns = sources.iter().find_map(|source| source.started_unix_ns);
     let started_unix_ns = started_unix_ns.unwrap_or(record.started_unix_ms * 1_000_000);
     record.started_unix_ms = started_unix_ns / 1_000_000;
-    let recorder = Recorder::start(into, &recorded(plan, started_unix_ns))?;
+    let recorder = Recorder::start(into, &recorder_options(plan, started_unix_ns))?;
     let mut merger = Merger {
         ledgers: Ledgers::new(plan, recorder.handle()),
         sums: Sums::new(plan, sources.len()),
@@ -114,7 +114,10 @@ pub fn merge(
         .into_iter()
         .enumerate()
         .map(|(at, summary)| {
-            summary.map_or_else(|| unknown(plan, at, cluster_run, &mut warnings), |all| *all)
+            summary.map_or_else(
+                || summary_of_missing_shard(plan, at, cluster_run, &mut warnings),
+                |all| *all,
+            )
         })
         .collect();
     let at = sources.iter().map(|source| source.ended).max().unwrap_or(Time::ZERO);
@@ -154,7 +157,7 @@ fn shard_of<'a>((agent, source): (&'a AgentRun, &'a Source)) -> Shard<'a> {
 }
 
 /// Options of the merged record. Captures are merged separately, and no record may be dropped.
-fn recorded(plan: &Plan, started_unix_ns: u64) -> RecorderOptions {
+fn recorder_options(plan: &Plan, started_unix_ns: u64) -> RecorderOptions {
     RecorderOptions {
         started_unix_ns,
         links: plan.links.iter().map(|link| link.name.clone()).collect(),
@@ -166,8 +169,8 @@ fn recorded(plan: &Plan, started_unix_ns: u64) -> RecorderOptions {
     }
 }
 
-/// The summary of a program whose shard is missing. It does not count as a failure.
-fn unknown(
+/// The summary of a program whose shard is missing. It does not count as failed.
+fn summary_of_missing_shard(
     plan: &Plan,
     at: usize,
     cluster_run: &ClusterRun,
@@ -213,20 +216,20 @@ struct Merger {
 }
 
 impl Merger {
-    /// Reads all shards in parallel, always the one at the earliest time.
+    /// Reads all shards in parallel: the next observation is from the shard with the earliest time.
     fn read_all(&mut self, sources: &mut [Source]) {
         loop {
             let open = sources.iter().enumerate().filter(|(_, source)| source.is_open());
             let Some((at, _)) = open.min_by_key(|(_, source)| source.at) else { return };
             let Some(observation) = sources[at].next() else { continue };
-            self.take(at, observation);
+            self.handle(at, observation);
             let open = sources.iter().filter(|source| source.is_open());
             let Some(until) = open.map(|source| source.at).min() else { return };
-            self.release(until);
+            self.enter_until(until);
         }
     }
 
-    fn take(&mut self, source: usize, observation: Observation) {
+    fn handle(&mut self, source: usize, observation: Observation) {
         match observation {
             Observation::Counters(counters) => self.sums.add(source, counters),
             Observation::Flow(sample) => self.flows.sample(source, *sample),
@@ -255,21 +258,21 @@ impl Merger {
     }
 
     /// Enters all data up to `until`, the earliest time of all shards.
-    fn release(&mut self, until: Time) {
-        for batch in self.sums.until(until) {
-            self.logs.until(batch.at);
+    fn enter_until(&mut self, until: Time) {
+        for batch in self.sums.take_until(until) {
+            self.logs.write_until(batch.at);
             self.ledgers.enter(batch);
         }
         let complete = until.as_nanos().saturating_sub(MAX_SAMPLE_DELAY.as_nanos());
-        self.flows.until(Time::from_nanos(complete), &mut self.ledgers);
+        self.flows.enter_until(Time::from_nanos(complete), &mut self.ledgers);
     }
 
     fn finish(&mut self) {
-        for batch in self.sums.rest() {
-            self.logs.until(batch.at);
+        for batch in self.sums.take_rest() {
+            self.logs.write_until(batch.at);
             self.ledgers.enter(batch);
         }
-        self.flows.until(Time::MAX, &mut self.ledgers);
-        self.logs.until(Time::MAX);
+        self.flows.enter_until(Time::MAX, &mut self.ledgers);
+        self.logs.write_until(Time::MAX);
     }
 }

@@ -13,7 +13,7 @@ use crate::flow::FlowResult;
 use crate::ledger::bundles::BundleLedger;
 
 pub(crate) mod capacity;
-pub(crate) mod whole;
+pub(crate) mod whole_run;
 
 /// The data for metrics. Samples are only of flows and links named by an expectation.
 pub(crate) struct Measured<'a> {
@@ -43,15 +43,15 @@ impl Measured<'_> {
         })
     }
 
-    /// The maximum effect of the hosts on a value, in its unit; 0 for values that do not
-    /// depend on when packets arrive, or that the emulated network itself counts.
+    /// The maximum error that the hosts cause in a value, in its unit; 0 for values that do not
+    /// depend on arrival times, or that the emulated network itself counts.
     fn error(&self, metric: &Metric, value: f64, effects: &HostEffects) -> f64 {
         let window = self.window(metric);
         match (metric.subject, metric.measure) {
             (Subject::Link(..), Measure::Throughput | Measure::Utilisation) => {
                 value * effects.stalled_share(window)
             }
-            (Subject::Program(_), Measure::Runtime) => effects.stalled().as_nanos() as f64,
+            (Subject::Program(_), Measure::Runtime) => effects.stalled_time().as_nanos() as f64,
             (Subject::Flow(flow) | Subject::Subflow(flow, _) | Subject::Path(flow, _), _) => {
                 let result = self.results.iter().find(|result| result.id == flow);
                 result
@@ -69,7 +69,7 @@ impl Measured<'_> {
         effects: &HostEffects,
     ) -> f64 {
         let statistic = metric.statistic;
-        let delay = |delays| effects.delay_of(self.plan, result, delays, statistic);
+        let delay = |delays| effects.delay_error(self.plan, result, delays, statistic);
         let transfers = result.transfers.as_ref();
         match metric.measure {
             Measure::Goodput
@@ -78,14 +78,14 @@ impl Measured<'_> {
             | Measure::Responses
             | Measure::Transfers => {
                 let duration = window.1.since(window.0);
-                value * effects.rate_of(self.plan, result, window, duration)
+                value * effects.rate_error(self.plan, result, window, duration)
             }
             Measure::Rtt => delay(&result.rtt),
             Measure::Delay => delay(&result.delay),
             Measure::Latency => delay(&result.latency),
             Measure::Completion if statistic == Statistic::Value => {
                 let duration = Span::from_nanos(value as u64);
-                value * effects.rate_of(self.plan, result, effects.life_of(result), duration)
+                value * effects.rate_error(self.plan, result, effects.lifetime(result), duration)
             }
             Measure::Completion => transfers.map_or(0.0, |all| delay(&all.completion)),
             Measure::Slowdown => transfers.map_or(0.0, |all| {
@@ -93,7 +93,7 @@ impl Measured<'_> {
                 value * (delay(&all.completion) / completion.max(1.0)).min(1.0)
             }),
             Measure::Loss => effects.stalled_share(window),
-            Measure::Gap => effects.added(0.0, Crossings::by_flow_thread(2)),
+            Measure::Gap => effects.added_delay(0.0, Crossings::by_flow_thread(2)),
             _ => 0.0,
         }
     }
@@ -108,11 +108,11 @@ impl Measured<'_> {
             Subject::Path(flow, link) => self.subflows(flow, metric, |sample| sample.path == link),
             Subject::Link(link, direction) => self.link(link, direction, metric),
             Subject::Program(program) => {
-                whole::program(self.record.programs.get(program.index())?, metric.measure)
+                whole_run::program(self.record.programs.get(program.index())?, metric.measure)
             }
             Subject::Control => self.control(metric),
             Subject::Bundle(bundle) => self.bundles.value(bundle, metric, self.window(metric)),
-            Subject::Run => whole::run(self.record, metric.measure, metric.statistic),
+            Subject::Run => whole_run::run(self.record, metric.measure, metric.statistic),
         }
     }
 
@@ -147,7 +147,7 @@ impl Measured<'_> {
                     let thousandths = &result.transfers.as_ref()?.slowdown;
                     return histogram(thousandths, wanted).map(|value| value / 1e3);
                 }
-                _ => return whole::flow(summary, measure, wanted),
+                _ => return whole_run::flow(summary, measure, wanted),
             }
         }
         let (from, to) = self.window(metric);
@@ -176,7 +176,7 @@ impl Measured<'_> {
                 over_intervals(samples.iter().filter_map(|s| s.delay.as_ref()), wanted)
             }
             Measure::Completion if wanted == Statistic::Value => {
-                whole::flow(summary, measure, wanted)
+                whole_run::flow(summary, measure, wanted)
             }
             Measure::Latency | Measure::Completion => over_intervals(latencies(), wanted),
             Measure::Loss => {
@@ -203,7 +203,7 @@ impl Measured<'_> {
                 let counts = samples.iter().filter_map(|sample| sample.responses);
                 (!samples.is_empty()).then(|| counts.sum::<u64>() as f64)
             }
-            // Samples do not have the others, so they are unknown for a window.
+            // Samples do not contain the other measures, so they are unknown for a window.
             _ => None,
         }
     }
@@ -216,8 +216,8 @@ impl Measured<'_> {
         is_selected: impl Fn(&SubflowSample) -> bool,
     ) -> Option<f64> {
         let (from, to) = self.window(metric);
-        let ours = |sample: &&SubflowSample| sample.flow == flow && is_selected(sample);
-        let all = || self.subflow_samples.iter().filter(ours);
+        let is_wanted = |sample: &&SubflowSample| sample.flow == flow && is_selected(sample);
+        let all = || self.subflow_samples.iter().filter(is_wanted);
         all().next()?;
         // Intervals without these subflows count as 0.
         let mut intervals: BTreeMap<Time, (f64, u64)> = BTreeMap::new();
@@ -318,13 +318,14 @@ impl Measured<'_> {
     fn whole_link(&self, link: LinkId, direction: Direction, metric: &Metric) -> Option<f64> {
         let config = &self.plan.links[link.index()];
         let delay = config.directions[direction.index()].delay.as_nanos();
-        let is_it = |s: &&LinkSummary| s.name == config.name && s.direction == direction.as_str();
-        let summary = self.record.links.iter().find(is_it)?;
-        whole::link(summary, Some(delay), metric.measure, metric.statistic)
+        let is_wanted =
+            |s: &&LinkSummary| s.name == config.name && s.direction == direction.as_str();
+        let summary = self.record.links.iter().find(is_wanted)?;
+        whole_run::link(summary, Some(delay), metric.measure, metric.statistic)
     }
 }
 
-/// Whether the middle of an interval that ended at `at` lies within the window.
+/// Whether the midpoint of an interval that ended at `at` is within the window.
 pub(crate) fn within(at: Time, interval: Span, from: Time, to: Time) -> bool {
     let half = interval.as_nanos() / 2;
     let middle = at.as_nanos().saturating_sub(half);
@@ -367,8 +368,8 @@ fn statistic_of(distribution: &Distribution, wanted: Statistic) -> f64 {
     }
 }
 
-/// A statistic over several intervals. Means are weighted. A percentile is that of the worst
-/// interval: an upper bound, because the single values are not available.
+/// A statistic over several intervals. Means are weighted by the number of values. A percentile is
+/// the maximum over the intervals: an upper bound, because the single values are not available.
 fn over_intervals<'a>(
     parts: impl Iterator<Item = &'a Distribution>,
     wanted: Statistic,
@@ -391,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_of_few_values() {
+    fn computes_statistics_of_few_values() {
         let values = || vec![3.0, 1.0, 2.0];
         assert_eq!(statistic(values(), Statistic::Mean), Some(2.0));
         assert_eq!(statistic(values(), Statistic::P50), Some(2.0));
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn interval_belongs_to_the_window_of_its_middle() {
+    fn assigns_interval_to_window_of_its_midpoint() {
         let second = |n| Time::ZERO + Span::from_secs(n);
         assert!(within(second(3), Span::from_secs(1), second(2), second(3)));
         assert!(!within(second(2), Span::from_secs(1), second(2), second(3)));

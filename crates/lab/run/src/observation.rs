@@ -111,7 +111,7 @@ pub struct Messages {
     pub unsent: u64,
 }
 
-/// The summary of a shard at its end.
+/// The summary of a shard at the end of its run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
     /// The lab time at the end.
@@ -121,11 +121,11 @@ pub struct Ending {
     pub failure: Option<Failure>,
     pub machine: Machine,
     pub engine: Engine,
-    /// How late packets left.
+    /// Lateness of packets that left the emulated network.
     pub lateness: Histogram,
     /// Upper bounds of the time that packets waited before they were time-stamped.
     pub ingress: Histogram,
-    /// Times in which the data path stood still.
+    /// Stalls of the data path.
     pub stalls: Stalls,
     /// Time for which the flow thread waited for a CPU before each of its events.
     pub flow_waits: Histogram,

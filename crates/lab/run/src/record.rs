@@ -247,7 +247,7 @@ pub struct BundleTransition {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Status {
-    /// It is running (or its process was killed, which is not detected yet).
+    /// It is running, or its process was killed and this has not been detected yet.
     #[default]
     Running,
     /// It reached its planned end.
@@ -294,8 +294,7 @@ pub enum Outcome {
     Failed,
     /// Nothing was measured, which counts as failed.
     Unmeasured,
-    /// The host may have changed the value by more than its distance from the limit, so the run is
-    /// not trusted.
+    /// The host may have changed the value by more than its distance from the limit.
     Undecided,
 }
 

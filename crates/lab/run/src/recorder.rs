@@ -20,11 +20,11 @@ mod writer;
 
 use writer::Writer;
 
-/// Records in the queue to the writer.
+/// Maximum number of records in the queue to the writer.
 const MAX_QUEUED_RECORDS: usize = 1 << 16;
-/// Bytes of packets in the queue to the writer.
-const MAX_QUEUED_BYTES: usize = 64 << 20;
-/// A lossless handle polls a full queue at this interval.
+/// Maximum number of bytes of packets in the queue to the writer.
+const MAX_QUEUED_PACKET_BYTES: usize = 64 << 20;
+/// Interval at which a lossless handle polls a full queue.
 const QUEUE_POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Records per message of a lossless recorder.
 const BATCH_RECORDS: usize = 256;
@@ -65,7 +65,7 @@ pub struct RecorderReport {
     pub error: Option<Error>,
 }
 
-/// A packet's comment; empty for none.
+/// A packet's comment; empty if it has none.
 type Comment = &'static str;
 
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Message {
 #[derive(Debug, Default)]
 struct Shared {
     failed: AtomicBool,
-    packet_bytes: AtomicUsize,
+    packet_len: AtomicUsize,
     capture_drops: AtomicU64,
     records_lost: AtomicU64,
     error: Mutex<Option<Error>>,
@@ -128,8 +128,8 @@ struct Shared {
 pub struct RecorderHandle {
     queue: SyncSender<Message>,
     shared: Arc<Shared>,
-    /// Records of a lossless recorder are sent in batches: waking the writer takes longer than
-    /// writing a record.
+    /// Unsent records of a lossless recorder, which are sent in batches: waking the writer takes
+    /// longer than writing a record.
     batch: Option<Arc<Mutex<Batch>>>,
 }
 
@@ -210,8 +210,7 @@ impl Recorder {
 }
 
 impl RecorderHandle {
-    /// Passes samples of links and flows, and log lines, to `tap` as well. Only the first call has
-    /// an effect.
+    /// Passes link and flow samples, and log lines, to `tap`, too. Further calls have no effect.
     pub fn connect(&self, tap: Arc<Tap>) {
         let _ = self.shared.tap.set(tap);
     }
@@ -285,13 +284,13 @@ impl RecorderHandle {
     pub fn packet(&self, packet: &PacketRecord<'_>) {
         let length = packet.bytes.len();
         while self.batch.is_some()
-            && self.shared.packet_bytes.load(Relaxed)
-                > MAX_QUEUED_BYTES - length.min(MAX_QUEUED_BYTES)
+            && self.shared.packet_len.load(Relaxed)
+                > MAX_QUEUED_PACKET_BYTES - length.min(MAX_QUEUED_PACKET_BYTES)
             && !self.failed()
         {
             std::thread::sleep(QUEUE_POLL_INTERVAL);
         }
-        let queued = self.shared.packet_bytes.fetch_add(length, Relaxed);
+        let queued = self.shared.packet_len.fetch_add(length, Relaxed);
         let message = || Message::Packet {
             at: packet.at,
             capture: packet.capture,
@@ -299,8 +298,8 @@ impl RecorderHandle {
             comment: packet.dropped.map_or("", crate::DropReason::as_str),
             bytes: packet.bytes.into(),
         };
-        if queued + length > MAX_QUEUED_BYTES || !self.deliver(message()) {
-            self.shared.packet_bytes.fetch_sub(length, Relaxed);
+        if queued + length > MAX_QUEUED_PACKET_BYTES || !self.deliver(message()) {
+            self.shared.packet_len.fetch_sub(length, Relaxed);
             self.shared.capture_drops.fetch_add(1, Relaxed);
         }
     }
@@ -324,7 +323,7 @@ impl RecorderHandle {
         let Some(batch) = &self.batch else { return self.queue.try_send(message).is_ok() };
         // Other handles wait for the lock while one sends, which keeps the order.
         let mut batch = batch.lock().unwrap_or_else(PoisonError::into_inner);
-        batch.add(message).is_none_or(|all| self.queue.send(all).is_ok())
+        batch.add(message).is_none_or(|full| self.queue.send(full).is_ok())
     }
 }
 
@@ -339,23 +338,23 @@ fn run(mut writer: Writer, records: &Receiver<Message>, shared: &Shared) -> u64 
     };
     let mut has_failed = false;
     loop {
-        let (one, many) = match records.recv_timeout(FLUSH_INTERVAL) {
+        let (single, batch) = match records.recv_timeout(FLUSH_INTERVAL) {
             Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => break,
-            Ok(Message::Batch(many)) => (None, many),
+            Ok(Message::Batch(batch)) => (None, batch),
             Ok(message) => (Some(message), Vec::new()),
             Err(RecvTimeoutError::Timeout) => (None, Vec::new()),
         };
-        for message in one.into_iter().chain(many) {
-            let packet = match &message {
+        for message in single.into_iter().chain(batch) {
+            let packet_len = match &message {
                 Message::Packet { bytes, .. } => Some(bytes.len()),
                 _ => None,
             };
-            if let Some(length) = packet {
-                shared.packet_bytes.fetch_sub(length, Relaxed);
+            if let Some(length) = packet_len {
+                shared.packet_len.fetch_sub(length, Relaxed);
             }
             if has_failed {
                 let counter =
-                    if packet.is_some() { &shared.capture_drops } else { &shared.records_lost };
+                    if packet_len.is_some() { &shared.capture_drops } else { &shared.records_lost };
                 counter.fetch_add(message.records(), Relaxed);
             } else {
                 has_failed = fail(writer.take(message));
@@ -363,7 +362,7 @@ fn run(mut writer: Writer, records: &Receiver<Message>, shared: &Shared) -> u64 
         }
         has_failed = has_failed || fail(writer.flush_if_due());
     }
-    // Also after an error, to save as much as possible. The first error is reported.
+    // Even after an error, to save as much as possible. The first error is reported.
     fail(writer.finish());
     writer.packets()
 }

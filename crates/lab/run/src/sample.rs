@@ -7,7 +7,7 @@ use crate::CaptureId;
 
 pub mod bundle;
 pub mod control;
-mod halves;
+mod join;
 pub mod shares;
 pub mod subflow;
 
@@ -28,7 +28,7 @@ pub enum DropReason {
     /// There was no route to its destination.
     NoRoute,
     TtlExceeded,
-    /// The host was too slow. The run is not trusted.
+    /// The host was too slow; the run is untrusted.
     Machine,
 }
 
@@ -173,7 +173,7 @@ pub struct FlowSample {
     pub reinjected_bytes: Option<u64>,
     /// Maximum of bytes received out of order (multipath).
     pub reorder_bytes: Option<u64>,
-    /// The longest wait of a packet in the machine (wall clock, one machine).
+    /// The longest wait of a packet in the host (wall clock, one host).
     pub wait_max: Option<Span>,
 }
 
@@ -203,7 +203,6 @@ impl FlowSample {
 /// A transfer over a separate connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// The flow that it belongs to.
     pub flow: FlowId,
     pub start: Time,
     pub size: Bytes,
@@ -242,7 +241,7 @@ pub struct PacketRecord<'a> {
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     Info,
-    /// Check this before you trust the results.
+    /// A problem that may affect the results.
     Warn,
     Error,
 }
@@ -252,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drop_reasons_have_the_fabrics_names() {
+    fn drop_reasons_have_fabric_names() {
         for reason in fabric::DropReason::ALL {
             assert_eq!(DropReason::from(reason).as_str(), reason.as_str());
         }

@@ -82,25 +82,25 @@ pub fn fabric<B: Clone + 'static>(
     Ok(fabric)
 }
 
-/// The events that have not happened yet.
+/// The events of a lab that have not taken effect yet.
 #[derive(Debug)]
 pub struct Schedule {
     plan: Arc<Plan>,
     /// Number of changes made while the lab runs.
     live_changes: usize,
-    /// Properties of links, as of the last change returned: those of the plan, and those with live
-    /// changes. Links without any changes are not in them.
+    /// Properties of links after the last returned change: those of the plan, and those with live
+    /// changes. Links without changes are omitted.
     planned: Configs,
     actual: Configs,
-    /// Time of the last change returned.
+    /// Time of the last returned change.
     last_change: Time,
     /// Positions in the plan of network changes not yet returned.
     network: VecDeque<usize>,
     /// Events not yet due, of all kinds.
     due: VecDeque<Event>,
-    /// Whether each link is up, as of the last change returned.
+    /// Whether each link is up after the last returned change.
     link_up: Vec<bool>,
-    /// Whether each node is up, as of the last change returned.
+    /// Whether each node is up after the last returned change.
     node_up: Vec<bool>,
 }
 
@@ -148,7 +148,7 @@ impl Schedule {
     /// Compiles and applies changes of a lab that runs, as [`Self::compile`] and [`Self::apply`].
     ///
     /// # Errors
-    /// If a field or a value is wrong; nothing changes.
+    /// If a field or a value is invalid; nothing changes.
     pub fn set(
         &mut self,
         now: Time,
@@ -193,11 +193,10 @@ impl Schedule {
 
     /// Removes and returns the events due by `now`.
     pub fn due(&mut self, now: Time) -> Vec<Event> {
-        let ready = self.due.iter().take_while(|event| event.at <= now).count();
-        self.due.drain(..ready).collect()
+        let count = self.due.iter().take_while(|event| event.at <= now).count();
+        self.due.drain(..count).collect()
     }
 
-    /// The time of the next event.
     pub fn next(&self) -> Option<Time> {
         self.due.front().map(|event| event.at)
     }
@@ -231,11 +230,11 @@ impl Schedule {
         for link in &links {
             self.link_up[link.index()] = up;
         }
-        let serves = |link: &LinkId| {
+        let is_in_service = |link: &LinkId| {
             let ends = self.plan.links[link.index()].ends;
             !up || ends.iter().all(|end| self.node_up[end.index()])
         };
-        let links = links.into_iter().filter(serves).collect();
+        let links = links.into_iter().filter(is_in_service).collect();
         let forwarding = (self.plan.routing != Routing::None).then(|| {
             let in_service: Vec<bool> = self
                 .plan
@@ -260,8 +259,8 @@ impl Schedule {
     ) -> LinkConfig {
         let side = direction.index();
         if origin == Origin::Live {
-            let fresh = || config_of(&self.planned, &self.plan, link);
-            let actual = self.actual.entry(link).or_insert_with(fresh);
+            let planned = || config_of(&self.planned, &self.plan, link);
+            let actual = self.actual.entry(link).or_insert_with(planned);
             actual[side].clone_from(config);
             return config.clone();
         }
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn live_changes_and_events_of_the_plan_keep_each_other() {
+    fn planned_event_preserves_live_changes() {
         use fabric::Loss;
         let mut plan = crate::tests::star();
         let mut slow = plan.links[1].directions[0].clone();
@@ -381,7 +380,7 @@ mod tests {
         let planned = config(&schedule.changes(at(3_000))[0]);
         assert_eq!(planned.delay, Span::from_millis(80));
         assert_eq!(planned.loss, Loss::Bernoulli("5 %".parse().unwrap()));
-        // The plan's change at 2 s was returned in advance, so this one cannot be earlier.
+        // The plan's change at 2 s was returned in advance, so this change cannot be earlier.
         let delay = [(format!("link.{name}.up.delay"), "1 ms".to_owned())];
         let (second, _) = schedule.set(at(1_500), &delay, Path::new("")).unwrap();
         assert_eq!((second[0].at, second[0].event), (at(2_000), 4));

@@ -55,8 +55,8 @@ impl<'a> ShardResults<'a> {
     }
 }
 
-/// Enters the shards' summaries into the record, and the verdict whether the run is trusted.
-/// Returns what the hosts may have changed in the results.
+/// Enters the shards' summaries and the verdict into the record. Returns the errors that the hosts
+/// may have caused in the results.
 pub fn enter(record: &mut RunRecord, results: &ShardResults<'_>) -> HostEffects {
     let endings = results.endings();
     let failure = results.failure();
@@ -78,7 +78,7 @@ pub fn enter(record: &mut RunRecord, results: &ShardResults<'_>) -> HostEffects 
     record.notice_delay = sum(&endings, |ending| &ending.notices).distribution();
     record.host = faults(&endings);
     record.load = load(&endings);
-    let cluster = results.cluster.map(|on| cluster(results, on, record.status));
+    let cluster = results.cluster.map(|context| cluster(results, context, record.status));
     let machines: Vec<MachineStats<'_>> = results.shards.iter().filter_map(machine_stats).collect();
     let effects = HostEffects::new(
         endings.iter().map(|ending| delays(ending)).collect(),
@@ -207,22 +207,22 @@ fn load(endings: &[&Ending]) -> Option<HostLoad> {
     Some(all)
 }
 
-fn cluster(results: &ShardResults<'_>, on: ClusterContext<'_>, status: Status) -> Cluster {
-    let run = on.run;
+fn cluster(results: &ShardResults<'_>, context: ClusterContext<'_>, status: Status) -> Cluster {
+    let run = context.run;
     let notices = sum(&results.endings(), |ending| &ending.notices);
     Cluster {
         sharing: run.sharing.clone(),
         encrypted: run.encrypted,
         on_agent_loss: run.on_agent_loss.clone(),
         members: (0..results.shards.len()).map(|at| member(results, run, at, status)).collect(),
-        trunks: trunks(results, on.delays),
+        trunks: trunks(results, context.delays),
         notice_delay: notices.distribution(),
         notice_delays: notices,
     }
 }
 
 fn member(results: &ShardResults<'_>, run: &ClusterRun, at: usize, status: Status) -> Member {
-    let (joined, plan) = (&run.agents[at], results.plan);
+    let (agent, plan) = (&run.agents[at], results.plan);
     let is_here = |node: NodeId| {
         let owner = run.owners.get(node.index()).copied().flatten();
         owner.is_some_and(|owner| usize::from(owner) == at)
@@ -232,21 +232,21 @@ fn member(results: &ShardResults<'_>, run: &ClusterRun, at: usize, status: Statu
     let programs = plan.programs.iter().filter(|program| is_here(program.node));
     let flows = plan.flows.iter().filter(|flow| is_here(flow.from)).count() as u32;
     let mut member = Member {
-        name: joined.name.clone(),
-        version: joined.version.clone(),
+        name: agent.name.clone(),
+        version: agent.version.clone(),
         status: Status::Killed,
         hosts: hosts.map(|(_, node)| node.name.clone()).collect(),
         programs: programs.map(|program| program.name.clone()).collect(),
         flows,
-        clock_offset_ns: joined.clock_offset_ns,
-        outages: joined.outages.clone(),
+        clock_offset_ns: agent.clock_offset_ns,
+        outages: agent.outages.clone(),
         ..Member::default()
     };
     let Some(ending) = results.shards[at].ending else { return member };
-    // An interrupted shard does not know the reason; the status of the run has it.
+    // The coordinator interrupts shards for a reason that only the status of the run contains.
     member.status = match ending.status {
         Status::Interrupted => status,
-        own => own,
+        status => status,
     };
     member.machine = ending.machine.clone();
     member.engine = ending.engine.clone();
@@ -277,9 +277,9 @@ fn trunks(results: &ShardResults<'_>, path_delays: &[Vec<Option<Span>>]) -> Vec<
         for to in (0..shards.len()).filter(|to| *to != from) {
             let (sent, received) = (counted(from, to), counted(to, from));
             let count = |peer: Option<&Peer>, pick: fn(&Peer) -> u64| peer.map_or(0, pick);
-            let carried = count(sent, |peer| peer.sent_datagrams + peer.refused)
+            let datagrams = count(sent, |peer| peer.sent_datagrams + peer.refused)
                 + count(received, |peer| peer.datagrams + peer.forged + peer.lost);
-            if carried == 0 {
+            if datagrams == 0 {
                 continue;
             }
             let late = received.map_or_else(Histogram::new, |peer| peer.late.clone());

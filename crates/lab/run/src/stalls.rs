@@ -1,25 +1,23 @@
-//! Times in which the data path stood still.
+//! Stalls of the data path.
 
 use base::{Histogram, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// Stalls whose time is kept; of more, only the lengths are known.
-const MAX_TIMES: usize = 10_000;
+/// Maximum number of stalls whose times are retained; of further stalls only the length is known.
+const MAX_RETAINED_TIMES: usize = 10_000;
 
-/// The stalls of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stalls {
-    /// In nanoseconds.
+    /// Lengths in nanoseconds.
     lengths: Histogram,
-    /// Begin and end of each.
+    /// Start and end of each stall.
     times: Vec<(Time, Time)>,
 }
 
 impl Stalls {
-    /// Adds a stall.
     pub fn record(&mut self, from: Time, to: Time) {
         self.lengths.record(to.since(from).as_nanos());
-        if self.times.len() < MAX_TIMES {
+        if self.times.len() < MAX_RETAINED_TIMES {
             self.times.push((from, to));
         }
     }
@@ -29,18 +27,16 @@ impl Stalls {
         &self.lengths
     }
 
-    /// Sum of all stalls.
     pub fn sum(&self) -> Span {
         Span::from_nanos((self.lengths.mean() * self.lengths.count() as f64) as u64)
     }
 
-    /// The longest stall.
     pub fn longest(&self) -> Span {
         Span::from_nanos(self.lengths.max())
     }
 
-    /// Sum of the parts of stalls in this time, and the longest of these stalls. An upper bound if
-    /// the times of some stalls are unknown.
+    /// The stalled time between two times, and the longest of these stalls. An upper bound if the
+    /// times of some stalls are unknown.
     pub fn within(&self, from: Time, to: Time) -> (Span, Span) {
         if self.lengths.count() > self.times.len() as u64 {
             return (self.sum().min(to.since(from)), self.longest());
@@ -53,14 +49,14 @@ impl Stalls {
         (sum, longest)
     }
 
-    /// Whether what was read from a file is consistent: `is_valid` for its parts.
+    /// Whether stalls that were read from a file are consistent.
     pub(crate) fn is_valid(
         &self,
         histogram: impl Fn(&Histogram) -> bool,
         time: impl Fn(Time) -> bool,
     ) -> bool {
         histogram(&self.lengths)
-            && self.times.len() as u64 <= self.lengths.count().min(MAX_TIMES as u64)
+            && self.times.len() as u64 <= self.lengths.count().min(MAX_RETAINED_TIMES as u64)
             && self.times.iter().all(|(from, to)| from <= to && time(*to))
     }
 }
@@ -74,25 +70,25 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_the_run_has_the_stalls_that_touch_it() {
+    fn sums_stalls_within_time_window() {
         let mut stalls = Stalls::default();
         stalls.record(at(100), at(130));
         stalls.record(at(500), at(520));
         let ms = Span::from_millis;
         assert_eq!(stalls.within(at(0), at(1_000)), (ms(50), ms(30)));
-        assert_eq!(stalls.within(at(110), at(510)), (ms(30), ms(30)), "10 ms at the end of it");
+        assert_eq!(stalls.within(at(110), at(510)), (ms(30), ms(30)), "10 ms of the second stall");
         assert_eq!(stalls.within(at(130), at(500)), (ms(0), ms(0)));
         assert_eq!(stalls.longest(), ms(30));
     }
 
     #[test]
-    fn more_stalls_than_are_kept_count_in_each_part() {
+    fn stalls_beyond_maximum_count_in_every_window() {
         let mut stalls = Stalls::default();
-        for number in 0..=MAX_TIMES as u64 {
+        for number in 0..=MAX_RETAINED_TIMES as u64 {
             stalls.record(at(10 * number), at(10 * number + 1));
         }
         let (sum, longest) = stalls.within(at(0), at(5));
-        assert_eq!(sum, Span::from_millis(5), "not longer than the part");
+        assert_eq!(sum, Span::from_millis(5), "not longer than the window");
         assert!(longest >= Span::from_millis(1));
         assert!(stalls.is_valid(|_| true, |_| true));
     }

@@ -9,7 +9,7 @@ use lab::plan::Plan;
 pub(crate) mod session_hosts;
 pub(crate) mod topology;
 
-/// The data of a run's first record, beside the plan.
+/// The data of a run's first record that is not in the plan.
 #[derive(Clone, Debug)]
 pub struct Start<'a> {
     /// The run folder's identifier.

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A longer line of a child's output is split. The longest line is a run's record.
+/// Maximum length of a line of a child's output; longer lines are split. A record is the longest.
 const MAX_LINE_BYTES: usize = 256 << 20;
 const READ_BYTES: usize = 1 << 14;
 /// Poll interval of [`wait_or_kill`].
-const WAIT_INTERVAL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An event of a child, with the child's number.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub enum Event {
     Output(usize, String),
     /// A line of standard error.
     Log(usize, String),
-    /// It has ended. All its output has been reported before.
+    /// The child has ended, after all its output was reported.
     Ended(usize, ExitStatus),
 }
 
@@ -52,7 +52,7 @@ struct Child {
     control: Option<UnixStream>,
     output: Option<Lines<ChildStdout>>,
     log: Option<Lines<ChildStderr>>,
-    /// Whether it is ready and has not begun.
+    /// Whether it is ready but has not begun.
     is_waiting: bool,
     is_ready: bool,
     status: Option<ExitStatus>,
@@ -157,8 +157,8 @@ impl Supervisor {
         }
     }
 
-    /// Sends stop requests until each child has received `times` in all. The first one stops a lab
-    /// in an orderly way; the second one stops it immediately.
+    /// Sends stop requests until each child has received `times` of them. The first request stops a
+    /// lab in an orderly way, the second one immediately.
     pub fn stop(&mut self, times: usize) {
         while self.stops < times {
             let running = self.children.iter().filter(|child| child.status.is_none());
@@ -293,7 +293,7 @@ pub fn wait_or_kill(process: &mut Process, timeout: Duration) {
             let _ = process.wait();
             return;
         }
-        thread::sleep(WAIT_INTERVAL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

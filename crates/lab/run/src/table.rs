@@ -3,7 +3,7 @@
 //! A Parquet file is readable only with its footer, which is written last: a killed run would lose
 //! a table that grows in place. Rows are therefore written as small complete files into
 //! `<table>.parts/`. They are joined into the table when the run ends, or when the next command
-//! finds that the run was killed. Only the rows since the last part are lost.
+//! detects that the run was killed. Only the rows after the last part are lost.
 
 use std::borrow::Cow;
 use std::fs;
@@ -42,7 +42,6 @@ pub enum Kind {
     Real,
 }
 
-/// A value of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     Null,
@@ -214,10 +213,10 @@ impl Table {
     }
 
     fn same_columns(&self, other: &Self) -> bool {
-        let key = |t: &Self| -> Vec<(String, Kind)> {
+        let names_and_kinds = |t: &Self| -> Vec<(String, Kind)> {
             t.columns.iter().map(|c| (c.name.clone(), c.kind)).collect()
         };
-        key(self) == key(other)
+        names_and_kinds(self) == names_and_kinds(other)
     }
 
     /// Reads a whole table written by this crate. Columns of equal values are small in the file, so

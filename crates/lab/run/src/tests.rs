@@ -24,11 +24,11 @@ fn second(n: u64) -> Time {
     Time::ZERO + Span::from_secs(n)
 }
 
-/// A virtual run of the star with one flow of ten transfers; the first eight complete.
-fn transfers(plan: &Plan) -> RunRecord {
-    let mut tally = FlowCounters::default();
+/// The record of a virtual run with one flow of ten transfers, of which eight complete.
+fn transfers_record(plan: &Plan) -> RunRecord {
+    let mut counters = FlowCounters::default();
     for n in 1..=8 {
-        tally.transfer(&Transfer {
+        counters.transfer(&Transfer {
             flow: FlowId(0),
             start: second(n),
             size: Bytes::new(1000),
@@ -37,11 +37,11 @@ fn transfers(plan: &Plan) -> RunRecord {
             retransmits: Some(0),
         });
     }
-    tally.transfers_started = 10;
-    tally.timeouts = Some(1);
-    tally.close_run();
+    counters.transfers_started = 10;
+    counters.timeouts = Some(1);
+    counters.close_run();
     let interval = Span::from_secs(10);
-    let sample = tally.cut(second(10), interval, FlowId(0), &plan.flows[0].traffic);
+    let sample = counters.cut(second(10), interval, FlowId(0), &plan.flows[0].traffic);
     assert_eq!((sample.responses, sample.latency.unwrap().count), (Some(8), 8));
     let mut flows = FlowLedger::new(plan);
     flows.enter(&sample);
@@ -53,7 +53,7 @@ fn transfers(plan: &Plan) -> RunRecord {
         completion: None,
     };
     let flow = &plan.flows[0];
-    let results = [tally.into_result(FlowId(0), flow.name.clone(), &flow.traffic, lifetime)];
+    let results = [counters.into_result(FlowId(0), flow.name.clone(), &flow.traffic, lifetime)];
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "star").unwrap();
     let recorder = Recorder::start(&folder, &RecorderOptions::default()).unwrap();
@@ -120,7 +120,7 @@ fn summary_and_expectations_include_transfers() {
         expect(Subject::Run, Measure::Lateness, Statistic::P99, Op::AtMost, 0.0),
         flow(Measure::Completion, value, Op::Above, 0.0),
     ];
-    let record = transfers(&plan);
+    let record = transfers_record(&plan);
     assert!(record.verdict.as_ref().unwrap().trusted, "{:?}", record.verdict);
     let outcomes: Vec<_> = record.expectations.iter().map(|e| e.outcome).collect();
     let (last, others) = outcomes.split_last().unwrap();
@@ -133,8 +133,8 @@ fn summary_and_expectations_include_transfers() {
     assert!(summary.latency.is_none() && summary.responses.is_none(), "{summary:?}");
 }
 
-/// A virtual run of the plan without a packet.
-fn idle(plan: &Plan, verdict: Option<Verdict>) -> RunRecord {
+/// The record of a virtual run without packets.
+fn idle_record(plan: &Plan, verdict: Option<Verdict>) -> RunRecord {
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "star").unwrap();
     let recorder = Recorder::start(&folder, &RecorderOptions::default()).unwrap();
@@ -162,12 +162,12 @@ fn idle(plan: &Plan, verdict: Option<Verdict>) -> RunRecord {
 #[test]
 fn run_without_packets_is_untrusted_if_the_lab_has_programs() {
     let plan = star();
-    assert_eq!(idle(&plan, None).exit_code, Some(Exit::Ok));
+    assert_eq!(idle_record(&plan, None).exit_code, Some(Exit::Ok));
     let program = "[[program]]\nnode = \"a\"\nrun = \"true\"\n";
     let text = "[node]\na = {}\nb = {}\n[[link]]\nends = [\"a\", \"b\"]\n".to_owned() + program;
     let plan =
         |text: &str| lab::parse("idle.toml", text, Path::new(".")).unwrap().plans.swap_remove(0);
-    let record = idle(&plan(&text), None);
+    let record = idle_record(&plan(&text), None);
     assert_eq!(record.exit_code, Some(Exit::Untrusted));
     let reasons = record.verdict.unwrap().reasons;
     assert_eq!(reasons, ["no packet crossed the network, so nothing was measured"]);
@@ -176,10 +176,10 @@ fn run_without_packets_is_untrusted_if_the_lab_has_programs() {
         machine_fit: true,
         reasons: vec!["2 samples are missing".to_owned()],
     };
-    let reasons = idle(&plan(&text), Some(late)).conclusion().unwrap().reasons;
+    let reasons = idle_record(&plan(&text), Some(late)).conclusion().unwrap().reasons;
     assert_eq!(reasons.len(), 2, "{reasons:?}");
     let without_links = "[node]\na = {}\n".to_owned() + program;
-    assert_eq!(idle(&plan(&without_links), None).exit_code, Some(Exit::Ok));
+    assert_eq!(idle_record(&plan(&without_links), None).exit_code, Some(Exit::Ok));
 }
 
 #[test]

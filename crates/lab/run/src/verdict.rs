@@ -1,4 +1,4 @@
-//! The verdict of a run: whether the hosts, or the network between them, distorted the results.
+//! The verdict of a run: whether the hosts or the network between them distorted the results.
 
 mod limit;
 mod network;
@@ -16,14 +16,14 @@ use lab::routes::Routes;
 pub use limit::FULL_CPU_SHARE;
 pub use network::path_delays;
 
-/// With more hosts, the shortest path is not searched and the floor is the tolerance.
+/// Maximum number of hosts for which the shortest path is searched; with more, the floor is used.
 const MAX_SEARCHED_HOSTS: usize = 64;
 
-/// Share of packets that may wait longer than the lab tolerates in a trusted run with programs:
-/// delays are reported up to their p99.
+/// Maximum share of packets that wait longer than the lab tolerates, in a trusted run with
+/// programs: reported percentiles of delays go up to p99.
 pub const MAX_DISTORTED_SHARE: f64 = 0.01;
 
-/// Steal of all CPUs, in parts of the run, above which it is reported even if lateness is low.
+/// Steal time of all CPUs, as a share of the run, from which it is reported without lateness.
 const REPORTED_STEAL_SHARE: f64 = 0.01;
 
 /// The tolerance of the shortest path's delay. A larger error of the clocks of several hosts, or
@@ -53,7 +53,7 @@ pub struct Evidence<'a> {
     pub plan: &'a Plan,
     /// The hosts of the run.
     pub machines: &'a [MachineStats<'a>],
-    /// The delays and stalls of these hosts.
+    /// The errors that these hosts may have caused.
     pub effects: &'a HostEffects,
     /// The cluster, for a run on several agents.
     pub cluster: Option<&'a Cluster>,
@@ -69,7 +69,7 @@ pub struct Evidence<'a> {
 pub struct MachineStats<'a> {
     /// Its name; empty in a run on one host.
     pub name: &'a str,
-    /// How late packets left the emulated network.
+    /// Lateness of packets that left the emulated network.
     pub lateness: &'a Histogram,
     /// Upper bounds of the time that packets waited before they were time-stamped.
     pub ingress: &'a Histogram,
@@ -86,10 +86,9 @@ pub struct MachineStats<'a> {
     pub cpus: usize,
 }
 
-/// Makes the verdict. Every reason is a sentence that a user can act on.
-pub fn judge(seen: &Evidence<'_>) -> Verdict {
-    let Evidence { machines, tolerance, .. } = *seen;
-    let mut against = distorted_results(seen);
+pub fn judge(evidence: &Evidence<'_>) -> Verdict {
+    let Evidence { machines, tolerance, .. } = *evidence;
+    let mut against = distorted_results(evidence);
     let sum = |pick: fn(&MachineStats<'_>) -> u64| machines.iter().map(pick).sum::<u64>();
     let dropped = sum(|machine| machine.faults.dropped_packets);
     if dropped > 0 {
@@ -98,7 +97,7 @@ pub fn judge(seen: &Evidence<'_>) -> Verdict {
             "the {machine} dropped {dropped} packets between programs and the network"
         ));
     }
-    let datagrams = seen.flow_results.iter().filter_map(|result| result.datagrams);
+    let datagrams = evidence.flow_results.iter().filter_map(|result| result.datagrams);
     let unsent: u64 = datagrams.map(|counts| counts.skipped).sum();
     if unsent > 0 {
         against.push(format!("built-in flows could not send {unsent} datagrams in time"));
@@ -107,7 +106,7 @@ pub fn judge(seen: &Evidence<'_>) -> Verdict {
     if !machine_fit {
         // The cause of all of these is a slow or busy host.
         against.extend(
-            machines.iter().max_by_key(|m| severity(m)).map(|m| limit::limit(seen.elapsed, m)),
+            machines.iter().max_by_key(|m| severity(m)).map(|m| limit::limit(evidence.elapsed, m)),
         );
     }
     let rejected = sum(|machine| machine.rejected);
@@ -129,7 +128,7 @@ pub fn judge(seen: &Evidence<'_>) -> Verdict {
         against.push(format!("{memory_drops} packets were dropped for lack of memory"));
     }
     let mut remarks = Vec::new();
-    if let Some(cluster) = seen.cluster {
+    if let Some(cluster) = evidence.cluster {
         network::judge(cluster, tolerance, &mut against, &mut remarks);
     }
     let trusted = against.is_empty();
@@ -137,30 +136,30 @@ pub fn judge(seen: &Evidence<'_>) -> Verdict {
     if trusted {
         reasons.push(match machines.iter().map(|machine| machine.lateness.count()).sum() {
             0u64 => "no packet left the emulated network, so none was late".to_owned(),
-            _ => seen.effects.text(),
+            _ => evidence.effects.text(),
         });
     }
-    reasons.extend(machines.iter().filter_map(|machine| steal_remark(machine, seen.elapsed)));
+    reasons.extend(machines.iter().filter_map(|machine| steal_remark(machine, evidence.elapsed)));
     reasons.extend(remarks);
     Verdict { trusted, machine_fit, reasons }
 }
 
-/// Withdraws the trust in a run for these reasons, if there are any.
+/// Makes a run untrusted for these reasons, if there are any.
 pub(crate) fn distrust(verdict: &mut Option<Verdict>, reasons: Vec<String>) {
     let Some(verdict) = verdict.as_mut().filter(|_| !reasons.is_empty()) else { return };
-    // The checks that passed are no reasons against trust.
+    // A passed check is not a reason for distrust.
     if std::mem::replace(&mut verdict.trusted, false) {
         verdict.reasons.remove(0);
     }
     verdict.reasons.splice(..0, reasons);
 }
 
-/// Withdraws the trust in a run in which no packet crossed the network.
+/// Makes a run untrusted in which no packet crossed the network.
 pub(crate) fn distrust_without_packets(verdict: &mut Option<Verdict>) {
     let reason = "no packet crossed the network, so nothing was measured".to_owned();
     let machine_fit = verdict.as_ref().is_none_or(|verdict| verdict.machine_fit);
     let reasons = match verdict.take() {
-        // The checks that passed had no packets to check.
+        // The other checks passed only because there were no packets.
         Some(verdict) if !verdict.trusted => [vec![reason], verdict.reasons].concat(),
         _ => vec![reason],
     };
@@ -168,10 +167,10 @@ pub(crate) fn distrust_without_packets(verdict: &mut Option<Verdict>) {
 }
 
 /// Results that the hosts may have changed by more than the tolerance.
-fn distorted_results(seen: &Evidence<'_>) -> Vec<String> {
-    let Evidence { plan, machines, effects, flow_results, .. } = *seen;
+fn distorted_results(evidence: &Evidence<'_>) -> Vec<String> {
+    let Evidence { plan, machines, effects, flow_results, .. } = *evidence;
     let mut against = Vec::new();
-    // Programs report delays that the run does not know.
+    // Delays that programs measure are not in the results of the run.
     let share = |machine: &MachineStats<'_>| {
         machine.distorted as f64 / machine.lateness.count().max(1) as f64
     };
@@ -189,7 +188,7 @@ fn distorted_results(seen: &Evidence<'_>) -> Vec<String> {
     if stalled > rate.as_f64() {
         let longest = time_text(effects.longest_stall().as_nanos());
         against.push(format!(
-            "the emulation stood still for {:.1} % of the time, up to {longest} at once; the lab \
+            "the data path stalled for {:.1} % of the time, at most {longest} at once; the lab \
              tolerates {rate}",
             stalled * 100.0
         ));
@@ -210,7 +209,7 @@ fn distorted_results(seen: &Evidence<'_>) -> Vec<String> {
     against
 }
 
-/// The order of hosts by the severity of their faults.
+/// Orders hosts by the severity of their faults.
 fn severity(machine: &MachineStats<'_>) -> (u64, u64) {
     let late = machine.lateness.percentile(0.999).max(machine.ingress.percentile(0.999));
     (late, machine.faults.dropped_packets)
@@ -225,7 +224,7 @@ fn steal_remark(machine: &MachineStats<'_>, elapsed: f64) -> Option<String> {
     })
 }
 
-/// Formats a time in ms or us.
+/// Formats a time in ms or µs.
 pub(crate) fn time_text(nanos: u64) -> String {
     if nanos >= 1_000_000 {
         format!("{:.2} ms", nanos as f64 / 1e6)

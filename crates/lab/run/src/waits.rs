@@ -1,26 +1,24 @@
-//! When a thread of the machine kept packets waiting: in windows of 10 ms, for the last ten
-//! seconds.
+//! The times at which packets waited for a thread of the host: in windows of 10 ms, for the last
+//! 10 s.
 //!
-//! The thread enters each wait; a flow asks how much of a delay that ends now may be due to waits.
-//! Without locks: one thread writes, and what others read is at most one wait behind.
+//! The thread records each wait; a flow reads which part of a delay that ends now may be due to
+//! waits. There are no locks: one thread writes, and readers may miss its last wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Span, Time};
 
-/// Length of a window.
-const WINDOW: Span = Span::from_millis(10);
+const WINDOW_LENGTH: Span = Span::from_millis(10);
 
-/// Windows that are kept.
-const WINDOWS: u64 = 1024;
+const WINDOW_COUNT: u64 = 1024;
 
 /// Waits of a thread in one window.
 #[derive(Debug, Default)]
 struct Window {
     /// Its number since the origin of the lab clock, plus one.
     number: AtomicU64,
-    /// The longest wait that touches the window, in nanoseconds.
+    /// The longest wait that overlaps the window, in nanoseconds.
     longest: AtomicU64,
     /// Time of the window in which a packet waited, in nanoseconds.
     sum: AtomicU64,
@@ -43,11 +41,11 @@ pub struct Waits {
     newest: AtomicU64,
 }
 
-/// The thread that enters waits.
+/// The writer of waits, in the thread that causes them.
 #[derive(Debug)]
 pub struct WaitRecorder {
     waits: Arc<Waits>,
-    /// The newest time that waits fill without a gap.
+    /// The newest time range that waits fill without a gap.
     covered: (Time, Time),
 }
 
@@ -59,48 +57,49 @@ impl Default for WaitRecorder {
 
 impl Default for Waits {
     fn default() -> Self {
-        let windows = (0..WINDOWS).map(|_| Window::default()).collect();
+        let windows = (0..WINDOW_COUNT).map(|_| Window::default()).collect();
         Self { windows, newest: AtomicU64::new(0) }
     }
 }
 
 impl Waits {
-    /// Time for which waits are certainly kept.
-    pub const KEPT: Span = Span::from_secs(5);
+    /// The minimum time for which waits are retained.
+    pub const MIN_RETAINED_SPAN: Span = Span::from_secs(5);
 
-    /// The maximum part that waits have in a delay that ends now, and is within the time `span`.
-    /// The delay has `count` waits, or an unknown number. The whole delay, if `span` is longer than
-    /// what is kept.
+    /// The maximum part that waits within the last `span` have in a delay that ends now. The
+    /// delay has `count` waits; `None` if their number is unknown. Returns the whole delay if
+    /// `span` is longer than the retained time.
     pub fn part_of(&self, delay: Span, span: Span, count: Option<u64>) -> Span {
         self.largest_part_of(delay, span, 1, count)
     }
 
-    /// The same for the largest part in delays of which each is within a time `span`, and which end
-    /// within the last `times` such times.
+    /// The same for the largest part in delays that each are within a time `span`, and that end
+    /// within the last `times` spans.
     pub fn largest_part_of(&self, delay: Span, span: Span, times: u64, count: Option<u64>) -> Span {
         let newest = self.newest.load(Ordering::Acquire);
         // A span begins anywhere in the first of its windows.
-        let width = span.as_nanos() / WINDOW.as_nanos() + 2;
+        let width = span.as_nanos() / WINDOW_LENGTH.as_nanos() + 2;
         let all = width + (times - 1) * (width - 1);
-        if all > Self::KEPT.as_nanos() / WINDOW.as_nanos() + 2 {
+        if all > Self::MIN_RETAINED_SPAN.as_nanos() / WINDOW_LENGTH.as_nanos() + 2 {
             return delay;
         }
         let first = (newest + 1).saturating_sub(all);
         let (mut longest, mut sum, mut largest) = (0, 0, 0);
         for number in first..=newest {
-            let (most, time) = self.window(number);
-            let leaves = number.checked_sub(width).filter(|number| *number >= first);
-            sum = (sum + time).saturating_sub(leaves.map_or(0, |number| self.window(number).1));
-            longest = longest.max(most);
+            let (window_longest, window_sum) = self.window(number);
+            let leaving = number.checked_sub(width).filter(|number| *number >= first);
+            sum = (sum + window_sum)
+                .saturating_sub(leaving.map_or(0, |number| self.window(number).1));
+            longest = longest.max(window_longest);
             largest = largest.max(sum);
         }
         let part = count.map_or(largest, |count| largest.min(count.saturating_mul(longest)));
         Span::from_nanos(part).min(delay)
     }
 
-    /// The longest wait that touches a window, and the time of the window in waits.
+    /// The longest wait that overlaps a window, and the time in which a packet waited.
     fn window(&self, number: u64) -> (u64, u64) {
-        let window = &self.windows[(number % WINDOWS) as usize];
+        let window = &self.windows[(number % WINDOW_COUNT) as usize];
         if window.number.load(Ordering::Acquire) != number + 1 {
             return (0, 0);
         }
@@ -109,30 +108,33 @@ impl Waits {
 }
 
 impl WaitRecorder {
-    /// A recorder of these waits; one at a time.
+    /// The recorder of these waits; there must be only one at a time.
     pub const fn new(waits: Arc<Waits>) -> Self {
         Self { waits, covered: (Time::ZERO, Time::ZERO) }
     }
 
-    /// Enters a wait of a packet.
+    /// Records a wait of a packet.
     pub fn enter(&mut self, from: Time, to: Time) {
         let wait = to.since(from).as_nanos();
-        let last = to.as_nanos() / WINDOW.as_nanos();
-        // A longer wait fills all windows that are kept.
-        let first = (from.as_nanos() / WINDOW.as_nanos()).max((last + 1).saturating_sub(WINDOWS));
+        let last = to.as_nanos() / WINDOW_LENGTH.as_nanos();
+        // A longer wait fills all retained windows.
+        let first = (from.as_nanos() / WINDOW_LENGTH.as_nanos())
+            .max((last + 1).saturating_sub(WINDOW_COUNT));
         let (start, end) = self.covered;
         for number in first..=last {
-            let window = &self.waits.windows[(number % WINDOWS) as usize];
+            let window = &self.waits.windows[(number % WINDOW_COUNT) as usize];
             if window.number.load(Ordering::Relaxed) != number + 1 {
                 window.longest.store(0, Ordering::Relaxed);
                 window.sum.store(0, Ordering::Relaxed);
                 window.number.store(number + 1, Ordering::Release);
             }
-            let opens = Time::from_nanos(number * WINDOW.as_nanos());
-            let within = |from: Time, to: Time| to.min(opens + WINDOW).since(from.max(opens));
-            let fresh = within(from, to.min(start)) + within(from.max(end), to);
+            let window_start = Time::from_nanos(number * WINDOW_LENGTH.as_nanos());
+            let within = |from: Time, to: Time| {
+                to.min(window_start + WINDOW_LENGTH).since(from.max(window_start))
+            };
+            let added = within(from, to.min(start)) + within(from.max(end), to);
             window.longest.fetch_max(wait, Ordering::Relaxed);
-            window.sum.fetch_add(fresh.as_nanos(), Ordering::Relaxed);
+            window.sum.fetch_add(added.as_nanos(), Ordering::Relaxed);
         }
         self.covered = if from > end { (from, to) } else { (from.min(start), end.max(to)) };
         self.waits.newest.fetch_max(last, Ordering::Release);
@@ -163,16 +165,15 @@ mod tests {
     }
 
     #[test]
-    fn waits_in_the_time_of_a_delay_are_added() {
+    fn sums_waits_within_span() {
         let waits = entered(&[(100, 103), (150, 155), (200, 200)]);
         assert_eq!(waits.part_of(DELAY, ms(20), None), ms(0));
         assert_eq!(waits.part_of(DELAY, ms(60), None), ms(5));
         assert_eq!(waits.part_of(DELAY, ms(120), None), ms(8));
-        assert_eq!(waits.part_of(DELAY, ms(120), None), ms(8));
     }
 
     #[test]
-    fn a_known_number_of_waits_is_each_as_long_as_the_longest() {
+    fn count_limits_part_to_multiple_of_longest_wait() {
         let waits = entered(&[(100, 103), (104, 106), (107, 109), (109, 109)]);
         assert_eq!(waits.part_of(DELAY, ms(20), None), ms(7));
         assert_eq!(waits.part_of(DELAY, ms(20), Some(2)), ms(6));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_part_is_that_of_one_span() {
+    fn largest_part_is_maximum_over_single_spans() {
         let waits = entered(&[(100, 103), (150, 155), (200, 200)]);
         let largest = |times| waits.largest_part_of(DELAY, ms(30), times, None);
         assert_eq!([largest(1), largest(3), largest(4)], [ms(0), ms(5), ms(5)]);
@@ -189,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn waits_at_the_same_time_count_once() {
+    fn counts_overlapping_waits_once() {
         let waits = entered(&[(100, 108), (102, 108), (95, 109)]);
         assert_eq!(waits.part_of(DELAY, ms(30), None), ms(14));
         assert_eq!(waits.part_of(DELAY, ms(30), Some(1)), ms(14));
     }
 
     #[test]
-    fn a_wait_across_windows_belongs_to_each() {
+    fn splits_wait_across_windows() {
         let waits = entered(&[(95, 125)]);
         assert_eq!(waits.part_of(DELAY, ms(9), None), ms(15));
         assert_eq!(waits.part_of(DELAY, ms(19), None), ms(25));
@@ -204,18 +205,18 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_at_most_all_wait() {
+    fn part_is_at_most_the_delay() {
         let waits = entered(&[(0, 1000)]);
         assert_eq!(waits.part_of(ms(45), ms(50), None), ms(45));
         assert_eq!(waits.part_of(DELAY, Span::from_secs(8), None), DELAY);
     }
 
     #[test]
-    fn old_windows_are_replaced() {
+    fn replaces_old_windows() {
         let waits = entered(&[(5, 9), (60_000, 60_001)]);
         assert_eq!(waits.part_of(DELAY, ms(4000), None), ms(1));
         let waits = entered(&[(0, 60_000)]);
-        // Eleven windows before the one that begins now.
+        // Only the 11 windows before the current one are retained.
         assert_eq!(waits.part_of(DELAY, ms(100), None), ms(110));
     }
 }

@@ -5,9 +5,9 @@ use run::record::{FailureKind, SCHEMA, Status};
 use run::{RunFolder, RunRecord, save_records_without_memory};
 
 #[test]
-fn unfinished_run_gets_its_final_record_without_memory() {
+fn unfinished_run_gets_final_record_after_failed_allocation() {
     let dir = tempfile::tempdir().unwrap();
-    let mut folder = RunFolder::create(dir.path(), "starved").unwrap();
+    let mut folder = RunFolder::create(dir.path(), "oom").unwrap();
     let record = RunRecord { schema: SCHEMA.to_owned(), ..RunRecord::default() };
     folder.write_beginning("", &record).unwrap();
     save_records_without_memory();

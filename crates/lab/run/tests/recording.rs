@@ -20,11 +20,11 @@ use run::{
     RecorderOptions, RunFolder, RunRecord, ShareSample, Transfer,
 };
 
-const STARTED: u64 = 1_800_000_000_123_456_789;
+const STARTED_UNIX_NS: u64 = 1_800_000_000_123_456_789;
 
 fn options() -> RecorderOptions {
     RecorderOptions {
-        started_unix_ns: STARTED,
+        started_unix_ns: STARTED_UNIX_NS,
         links: vec!["a-r".to_owned(), "r-b".to_owned()],
         flows: vec!["a-b".to_owned()],
         captures: vec!["a.eth0".to_owned()],
@@ -63,7 +63,7 @@ fn capture(recorder: &Recorder, at: Time, outbound: bool, dropped: Option<DropRe
 }
 
 #[test]
-fn tables_have_the_recorded_samples() {
+fn tables_contain_recorded_samples() {
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "demo").unwrap();
     let recorder = Recorder::start(&folder, &options()).unwrap();
@@ -141,7 +141,7 @@ fn tables_have_signed_columns_and_older_unsigned_ones_are_readable() {
 }
 
 #[test]
-fn table_has_the_recorded_transfers() {
+fn table_contains_recorded_transfers() {
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "transfers").unwrap();
     let recorder = Recorder::start(&folder, &options()).unwrap();
@@ -164,7 +164,7 @@ fn table_has_the_recorded_transfers() {
 }
 
 #[test]
-fn table_has_the_recorded_shares() {
+fn table_contains_recorded_shares() {
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "shares").unwrap();
     let nodes = ["a", "r", "b"].map(str::to_owned).to_vec();
@@ -202,7 +202,7 @@ fn table_has_the_recorded_shares() {
 #[test]
 fn lossless_recorder_waits_when_its_queue_is_full() {
     let parent = tempfile::tempdir().unwrap();
-    let folder = RunFolder::create(parent.path(), "patient").unwrap();
+    let folder = RunFolder::create(parent.path(), "lossless").unwrap();
     let options = RecorderOptions { lossless: true, ..options() };
     let recorder = Recorder::start(&folder, &options).unwrap();
     let (handle, count) = (recorder.handle(), 200_000);
@@ -275,7 +275,7 @@ fn tshark_reads_captures() {
         "frame.len",
     ];
     let Some(text) = tshark(&path, &fields) else {
-        eprintln!("SKIPPED captures_read_in_wireshark: tshark is not installed");
+        eprintln!("SKIPPED tshark_reads_captures: tshark is not installed");
         return;
     };
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('|').collect()).collect();
@@ -294,7 +294,7 @@ fn running(folder: &RunFolder) -> RunRecord {
 }
 
 #[test]
-fn killed_run_keeps_the_written_parts() {
+fn killed_run_retains_written_parts() {
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "killed").unwrap();
     folder.write_record(&running(&folder)).unwrap();
@@ -350,7 +350,7 @@ fn full_disk_is_reported_as_disk_full() {
 }
 
 #[test]
-fn writes_nothing_through_links_in_its_folder() {
+fn does_not_follow_links_in_run_folder() {
     let parent = tempfile::tempdir().unwrap();
     let outside = parent.path().join("outside");
     fs::write(&outside, "kept").unwrap();

@@ -124,7 +124,7 @@ impl Live {
     pub fn frame(&self) -> Option<Frame> {
         let shared = self.lock();
         if !self.tap.is_watched() {
-            self.tap.with(|builder| builder.settle(shared.sampled));
+            self.tap.with(|builder| builder.apply_changes(shared.sampled));
             return None;
         }
         let mut frame = self.tap.with(|builder| builder.poll(shared.sampled))?;

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 /// Maximum number of watchers of a lab.
 pub const MAX_WATCHERS: usize = 16;
 
-/// Timeout in which all watchers together receive the end of the run.
+/// Time in which the watchers, all together, must receive the end of the run.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Watchers {
     }
 
     /// Adds the state to the first frame of watchers that do not have it.
-    pub(super) fn state(&mut self, frame: &Frame) {
+    pub(super) fn set_state(&mut self, frame: &Frame) {
         for watcher in self.0.iter_mut().filter(|watcher| !watcher.has_state) {
             watcher.has_state = true;
             watcher.pending = Some(frame.clone());
@@ -64,23 +64,23 @@ impl Watchers {
     }
 
     /// Sends a frame to all watchers; one whose socket is full loses it.
-    pub(super) fn frame(&mut self, frame: &Frame) {
+    pub(super) fn send_frame(&mut self, frame: &Frame) {
         let line = line(frame).unwrap_or_default();
         for watcher in self.0.iter_mut().filter(|watcher| watcher.has_state) {
             watcher.flush();
-            watcher.frame(frame, &line);
+            watcher.send_frame(frame, &line);
         }
     }
 
     /// Sends the state of the virtual clock, a line; a slow watcher gets the newest only.
-    pub(super) fn clock(&mut self, line: &str) {
+    pub(super) fn set_clock(&mut self, line: &str) {
         for watcher in &mut self.0 {
             watcher.clock = Some(line.to_owned());
             watcher.flush();
         }
     }
 
-    /// Sends what sockets accept now, and removes watchers that have disconnected.
+    /// Sends as much as the sockets accept, and removes watchers that have disconnected.
     pub(super) fn step(&mut self) {
         for watcher in &mut self.0 {
             watcher.read();
@@ -92,9 +92,9 @@ impl Watchers {
     /// Sends the end of the run and closes all connections.
     pub(super) fn end(mut self, end: &str) {
         for watcher in &mut self.0 {
-            // Without a frame, there is only a state.
+            // A state without a frame is not sent.
             if let Some(mut frame) = watcher.pending.take().filter(|frame| frame.span > 0.0) {
-                // It is sent after all.
+                // This frame, counted as dropped, is sent now.
                 frame.dropped -= 1;
                 watcher.unsent.extend(line(&frame).unwrap_or_default());
             }
@@ -124,7 +124,7 @@ fn line(frame: &Frame) -> Option<Vec<u8>> {
 }
 
 impl Watcher {
-    fn frame(&mut self, frame: &Frame, whole: &[u8]) {
+    fn send_frame(&mut self, frame: &Frame, whole: &[u8]) {
         let is_blocked = !self.unsent.is_empty();
         if !is_blocked && self.pending.is_none() {
             self.unsent.extend_from_slice(whole);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_watcher_loses_rates_and_no_events() {
+    fn slow_watcher_loses_rates_but_no_events() {
         let (stream, client) = UnixStream::pair().unwrap();
         let (fast, fast_client) = UnixStream::pair().unwrap();
         let mut watchers = Watchers::default();
@@ -190,9 +190,9 @@ mod tests {
             stream.set_nonblocking(true).unwrap();
             watchers.add(stream, "{\"hello\":1}\n");
         }
-        watchers.frame(&frame(0));
+        watchers.send_frame(&frame(0));
         let event = EventLine { at: 0.0, text: "before".to_owned() };
-        watchers.state(&Frame { events: vec![event], ..Frame::default() });
+        watchers.set_state(&Frame { events: vec![event], ..Frame::default() });
         let mut fast_client = BufReader::new(fast_client);
         let next = |client: &mut BufReader<UnixStream>| {
             let mut line = String::new();
@@ -200,11 +200,11 @@ mod tests {
             line
         };
         assert_eq!(next(&mut fast_client), "{\"hello\":1}\n");
-        // Nobody reads 100 frames of more than 20 kB from the first client.
+        // The first client does not read its 100 frames of more than 20 kB.
         let frames = 100;
         let mut seen = 0;
         for number in 1..=frames {
-            watchers.frame(&frame(number));
+            watchers.send_frame(&frame(number));
             while seen < number {
                 watchers.step();
                 let Ok(Message::Frame(frame)) = serde_json::from_str(&next(&mut fast_client))
@@ -230,7 +230,7 @@ mod tests {
         while watchers.0[0].unsent.len() + watchers.0[1].unsent.len() > 0 {
             watchers.step();
         }
-        watchers.frame(&frame(frames + 1));
+        watchers.send_frame(&frame(frames + 1));
         watchers.end("{\"end\":1}\n");
         let lines = reader.join().unwrap();
         assert_eq!(

@@ -16,10 +16,10 @@ use crate::shard::Shard;
 const MAX_MESSAGE_BYTES: usize = 256 << 10;
 
 /// Messages received per turn of the data path.
-const RECEIVE_BUDGET: usize = 64;
+const MAX_RECEIVES_PER_TURN: usize = 64;
 
 /// The recipient number of all other agents.
-const ALL: u16 = u16::MAX;
+const ALL_AGENTS: u16 = u16::MAX;
 
 pub(super) struct AgreementSocket {
     client: AgreementClient,
@@ -42,9 +42,9 @@ impl AgreementSocket {
         notices: Option<OwnedFd>,
         fabric: &mut Fabric<Body>,
     ) -> Option<Self> {
-        let Model::Collapsed(law) = plan.model else { return None };
+        let Model::Collapsed(policy) = plan.model else { return None };
         let agents = shard.map_or(1, |shard| shard.members.len());
-        if agents < 2 && law.sharing != Sharing::Slbn {
+        if agents < 2 && policy.sharing != Sharing::Slbn {
             return None;
         }
         let own = shard.map_or(AgentId(0), |shard| shard.own);
@@ -53,9 +53,9 @@ impl AgreementSocket {
         let assignment = shard.map_or(&alone, |shard| &shard.assignment);
         let links: Vec<_> = plan.links.iter().map(|link| link.ends).collect();
         let homes = slbn::homes(&links, assignment.owners(), agents);
-        let law = SharingPolicy { sharing: law.sharing, window: law.window };
+        let policy = SharingPolicy { sharing: policy.sharing, window: policy.window };
         Some(Self {
-            client: AgreementClient::new(agreement::build(law, own, agents, homes, plan.seed)),
+            client: AgreementClient::new(agreement::build(policy, own, agents, homes, plan.seed)),
             notices,
             buffer: vec![0; MAX_MESSAGE_BYTES],
             pending: None,
@@ -86,7 +86,7 @@ impl AgreementSocket {
     /// Receives the messages of other agents.
     pub(super) fn receive(&mut self, now: Time) {
         let Some(notices) = &self.notices else { return };
-        for _ in 0..RECEIVE_BUDGET {
+        for _ in 0..MAX_RECEIVES_PER_TURN {
             let received = rustix::net::recv(notices, &mut self.buffer[..], RecvFlags::DONTWAIT);
             let Ok((length, _)) = received else { return };
             if length == 0 {
@@ -114,7 +114,7 @@ impl AgreementSocket {
         client.turn(now, fabric, |to, bytes| {
             let Some(notices) = notices else { return };
             let to = match to {
-                Recipient::All => ALL,
+                Recipient::All => ALL_AGENTS,
                 Recipient::One(agent) => agent.0,
             };
             let message = [&to.to_le_bytes()[..], bytes].concat();

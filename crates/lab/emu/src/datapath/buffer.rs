@@ -12,8 +12,8 @@ use wire::SuperPacket;
 /// Maximum size of a read: virtio and Ethernet headers, and 64 KiB of packet.
 const MAX_READ_BYTES: usize = 10 + 14 + 65_536;
 
-/// Packets up to this size are copied out of the read buffer, since a copy costs less than the
-/// memory of the whole buffer.
+/// Maximum size of packets that are copied out of the read buffer, because a copy costs less than
+/// the memory of the whole buffer.
 const MAX_COPIED_BYTES: usize = 16_384;
 
 /// Maximum number of read buffers kept for reuse.
@@ -39,7 +39,6 @@ pub(super) struct Pool(Arc<Shared>);
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
-    /// Layout of the bytes.
     pub(super) layout: SuperPacket,
     /// IP version: 4 or 6.
     pub(super) version: u8,
@@ -53,13 +52,14 @@ pub(super) struct Buffer {
 pub(super) struct Body(Arc<Buffer>);
 
 impl Pool {
-    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+    fn free_buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.0.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads a packet. The caller turns the returned vector into a body or gives it back.
     pub(super) fn read(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
-        let mut bytes = self.spare().pop().unwrap_or_else(|| Vec::with_capacity(MAX_READ_BYTES));
+        let mut bytes =
+            self.free_buffers().pop().unwrap_or_else(|| Vec::with_capacity(MAX_READ_BYTES));
         match rustix::io::read(fd, spare_capacity(&mut bytes)) {
             Ok(_) => Ok(bytes),
             Err(errno) => {
@@ -71,7 +71,7 @@ impl Pool {
 
     /// Recycles a read buffer that does not become a body.
     pub(super) fn give_back(&self, mut bytes: Vec<u8>) {
-        let mut spare = self.spare();
+        let mut spare = self.free_buffers();
         if bytes.capacity() >= MAX_READ_BYTES && spare.len() < MAX_FREE_BUFFERS {
             bytes.clear();
             spare.push(bytes);

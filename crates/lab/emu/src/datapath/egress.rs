@@ -13,10 +13,10 @@ use wire::{Change, HEADER_MAX, Offload};
 use super::buffer::Body;
 use super::messages::Report;
 use super::ports::Ports;
-use super::trunk::{Trunks, Whole};
+use super::trunk::{AssembledPacket, Trunks};
 
 /// Maximum number of staged runs that are searched for the predecessor of a segment.
-const LOOK_BACK: usize = 8;
+const MAX_SEARCHED_RUNS: usize = 8;
 
 /// Maximum number of writes waiting for ports; with more, the data path stops reading.
 const MAX_STALLED_WRITES: usize = 1024;
@@ -26,14 +26,14 @@ const MAX_STALLED_WRITES: usize = 1024;
 enum Run {
     Segments(Packet<Body>),
     /// A packet that another agent has assembled.
-    Whole(Whole),
+    Assembled(AssembledPacket),
 }
 
 impl Run {
     fn segments(&self) -> u64 {
         match self {
             Self::Segments(packet) => u64::from(packet.count),
-            Self::Whole(whole) => whole.segments(),
+            Self::Assembled(packet) => packet.segments(),
         }
     }
 }
@@ -48,23 +48,23 @@ struct Staged {
 }
 
 /// The destinations of packets: ports, and trunks to other agents.
-pub(super) struct Exits<'a> {
+pub(super) struct Destinations<'a> {
     pub(super) ports: &'a Ports,
     pub(super) trunks: Option<&'a mut Trunks>,
     /// See [`Report::distorted`].
     pub(super) tolerance: Tolerance,
 }
 
-impl Exits<'_> {
+impl Destinations<'_> {
     /// The agent of an interface, if it is another agent.
-    fn place(&self, iface: IfaceId) -> Option<AgentId> {
-        self.trunks.as_ref().and_then(|trunks| trunks.place(iface))
+    fn agent_of(&self, iface: IfaceId) -> Option<AgentId> {
+        self.trunks.as_ref().and_then(|trunks| trunks.agent_of(iface))
     }
 
     /// Releases the memory of a completed write.
-    fn done(&mut self, staged: Staged) {
-        if let (Run::Whole(whole), Some(trunks)) = (staged.run, &mut self.trunks) {
-            trunks.recycle(whole.frame);
+    fn recycle(&mut self, staged: Staged) {
+        if let (Run::Assembled(packet), Some(trunks)) = (staged.run, &mut self.trunks) {
+            trunks.recycle(packet.frame);
         }
     }
 
@@ -78,7 +78,7 @@ impl Exits<'_> {
     ) -> rustix::io::Result<()> {
         let &Staged { iface, due, .. } = staged;
         let Some((trunks, to)) = self.trunks.as_deref_mut().and_then(|trunks| {
-            let to = trunks.place(iface)?;
+            let to = trunks.agent_of(iface)?;
             Some((trunks, to))
         }) else {
             return self.ports.write(iface, offload, version, headers, payload);
@@ -101,7 +101,7 @@ pub(super) struct Egress {
 impl Egress {
     /// Adds a delivery, if possible to the run that it continues.
     pub(super) fn stage(&mut self, iface: IfaceId, packet: Packet<Body>, due: Time) {
-        for staged in self.staged.iter_mut().rev().take(LOOK_BACK) {
+        for staged in self.staged.iter_mut().rev().take(MAX_SEARCHED_RUNS) {
             let Run::Segments(run) = &mut staged.run else { continue };
             if staged.iface != iface || run.flow != packet.flow {
                 continue;
@@ -117,8 +117,8 @@ impl Egress {
     }
 
     /// Adds a packet that another agent has assembled.
-    pub(super) fn stage_whole(&mut self, iface: IfaceId, whole: Whole, due: Time) {
-        self.staged.push(Staged { iface, run: Run::Whole(whole), due });
+    pub(super) fn stage_assembled(&mut self, iface: IfaceId, packet: AssembledPacket, due: Time) {
+        self.staged.push(Staged { iface, run: Run::Assembled(packet), due });
     }
 
     /// Whether the number of stalled writes is so high that reading should stop.
@@ -134,28 +134,28 @@ impl Egress {
     /// Writes all due packets. `clock` returns the time for the lateness statistics.
     pub(super) fn flush(
         &mut self,
-        exits: &mut Exits<'_>,
+        destinations: &mut Destinations<'_>,
         report: &mut Report,
         clock: impl Fn() -> Time,
     ) {
         if !self.stalled.is_empty() {
             self.stalled.extend(self.staged.drain(..));
             while let Some(staged) = self.stalled.pop_front() {
-                if !attempt(&staged, exits, report, &clock) {
+                if !try_write(&staged, destinations, report, &clock) {
                     self.stalled.push_front(staged);
                     return;
                 }
-                exits.done(staged);
+                destinations.recycle(staged);
             }
             return;
         }
         let mut runs = self.staged.drain(..);
         for staged in runs.by_ref() {
-            if !attempt(&staged, exits, report, &clock) {
+            if !try_write(&staged, destinations, report, &clock) {
                 self.stalled.push_back(staged);
                 break;
             }
-            exits.done(staged);
+            destinations.recycle(staged);
         }
         self.stalled.extend(runs);
     }
@@ -172,23 +172,25 @@ fn continues(run: &Packet<Body>, next: &Packet<Body>) -> bool {
 }
 
 /// Writes one run; false if the port could not accept it.
-fn attempt(
+fn try_write(
     staged: &Staged,
-    exits: &mut Exits<'_>,
+    destinations: &mut Destinations<'_>,
     report: &mut Report,
     clock: &impl Fn() -> Time,
 ) -> bool {
     let result = match &staged.run {
-        Run::Segments(packet) if packet.corrupt.is_some() => write_corrupt(staged, packet, exits),
-        Run::Segments(packet) => write_run(staged, packet, exits),
-        Run::Whole(Whole { version, frame }) => {
-            exits.ports.write_frame(staged.iface, *version, frame)
+        Run::Segments(packet) if packet.corrupt.is_some() => {
+            write_corrupt(staged, packet, destinations)
+        }
+        Run::Segments(packet) => write_run(staged, packet, destinations),
+        Run::Assembled(AssembledPacket { version, frame }) => {
+            destinations.ports.write_frame(staged.iface, *version, frame)
         }
     };
     let segments = staged.run.segments();
     match result {
         // The agent that delivers the packet records its lateness.
-        Ok(()) if exits.place(staged.iface).is_some() => {}
+        Ok(()) if destinations.agent_of(staged.iface).is_some() => {}
         Ok(()) => {
             report.writes += 1;
             report.delivered += segments;
@@ -196,12 +198,12 @@ fn attempt(
             let late = now.since(staged.due);
             report.lateness.record_many(late.as_nanos(), segments);
             report.waits.enter(staged.due, now);
-            // Other agents do not say when a packet entered the network, and how long it waited.
+            // Unknown: other agents send neither the entry time of a packet nor its wait.
             let (waited, delay) = match &staged.run {
                 Run::Segments(packet) => (packet.body.waited, staged.due.since(packet.entered)),
-                Run::Whole(_) => (Span::ZERO, Span::ZERO),
+                Run::Assembled(_) => (Span::ZERO, Span::ZERO),
             };
-            if waited + late > exits.tolerance.of_delay(delay) {
+            if waited + late > destinations.tolerance.of_delay(delay) {
                 report.distorted += segments;
             }
         }
@@ -215,24 +217,24 @@ fn attempt(
 fn write_run(
     staged: &Staged,
     packet: &Packet<Body>,
-    exits: &mut Exits<'_>,
+    destinations: &mut Destinations<'_>,
 ) -> rustix::io::Result<()> {
     let Packet { body, first, count, ttl, ecn, .. } = packet;
     let bytes = body.packet();
     let change = Change { ttl: *ttl, marked: *ecn == Ecn::Marked };
     let piece = body.layout.piece(bytes, *first, *count, change);
     let parts = [&piece.headers[..piece.header_length], &bytes[piece.payload]];
-    exits.write(staged, piece.offload, body.version, parts)
+    destinations.write(staged, piece.offload, body.version, parts)
 }
 
 fn write_corrupt(
     staged: &Staged,
     packet: &Packet<Body>,
-    exits: &mut Exits<'_>,
+    destinations: &mut Destinations<'_>,
 ) -> rustix::io::Result<()> {
     let mut bytes = assemble(packet, packet.first);
     wire::flip_bit(&mut bytes, packet.corrupt.unwrap_or(0));
-    exits.write(staged, Offload::default(), packet.body.version, [&bytes, &[]])
+    destinations.write(staged, Offload::default(), packet.body.version, [&bytes, &[]])
 }
 
 /// One segment as a complete packet, with checksums.

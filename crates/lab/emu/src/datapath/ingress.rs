@@ -17,12 +17,12 @@ pub(super) struct Ingress {
     owners: HashMap<Address, IfaceId>,
     /// An interface of the router with the uplink: the destination of packets to the outside.
     outside: Option<IfaceId>,
-    filters: Vec<Rule>,
+    filters: Vec<MirrorFilter>,
 }
 
 /// A mirror's filter with resolved addresses.
 #[derive(Debug)]
-struct Rule {
+struct MirrorFilter {
     filter: Filter,
     host: Option<Vec<Address>>,
     source: Option<Vec<Address>>,
@@ -50,7 +50,7 @@ impl Ingress {
         let filters = plan
             .mirrors
             .iter()
-            .map(|mirror| Rule {
+            .map(|mirror| MirrorFilter {
                 filter: mirror.filter.clone(),
                 host: mirror.filter.host.map(of_node),
                 source: mirror.filter.src_host.map(of_node),
@@ -83,11 +83,11 @@ impl Ingress {
         start: usize,
         offload: Offload,
     ) -> Option<Packet<Body>> {
-        let understood = bytes.get(start..).and_then(|packet| {
+        let parsed = bytes.get(start..).and_then(|packet| {
             let header = Header::parse(packet)?;
             Some((header, SuperPacket::new(packet, &header, offload)?))
         });
-        let Some((header, layout)) = understood else {
+        let Some((header, layout)) = parsed else {
             pool.give_back(bytes);
             return None;
         };
@@ -126,7 +126,7 @@ fn is_local(address: Address) -> bool {
     }
 }
 
-impl Rule {
+impl MirrorFilter {
     fn matches(&self, header: &Header) -> bool {
         let Filter { protocol, port, src_port, dst_port, version, .. } = self.filter;
         let among = |wanted: &Option<Vec<Address>>, is: &[Address]| {

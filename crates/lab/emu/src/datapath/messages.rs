@@ -44,25 +44,25 @@ pub(crate) struct Setup {
     pub(crate) shard: Option<(Arc<Shard>, Sockets)>,
 }
 
-/// What the thread shares with others while it runs.
+/// State that the thread shares with other threads while it runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
-    /// The waits of packets.
     pub(crate) waits: Arc<Waits>,
-    /// Set if the thread may not set its own real-time priority; see [`Datapath::asks_realtime`].
+    /// Set if the thread may not set its own real-time priority, see
+    /// [`Datapath::requests_realtime`].
     ///
-    /// [`Datapath::asks_realtime`]: super::Datapath::asks_realtime
-    pub(crate) asks_realtime: Arc<AtomicBool>,
-    /// Whether batches have the lateness.
+    /// [`Datapath::requests_realtime`]: super::Datapath::requests_realtime
+    pub(crate) requests_realtime: Arc<AtomicBool>,
+    /// Whether batches contain the lateness.
     pub(crate) is_watched: Arc<AtomicBool>,
 }
 
 /// Commands from the main thread.
 pub(super) enum Command {
     Change(Change),
-    Lose(AgentId),
-    Regain(AgentId),
-    Lead(AgentId, Span),
+    AgentLost(AgentId),
+    AgentRestored(AgentId),
+    SetLead(AgentId, Span),
     Realtime(f64),
     Finish,
 }
@@ -84,22 +84,22 @@ pub(crate) struct Batch {
     pub(crate) delivered: u64,
     /// The state of the trunks, by agent; empty without trunks.
     pub(crate) trunks: Vec<TrunkState>,
-    /// How late packets left so far; only while the lab is watched, at most ten times a second.
+    /// Lateness of packets so far; only while the lab is watched, at most ten times a second.
     pub(crate) machine: Option<MachineState>,
 }
 
 /// The final report of the data path.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// How late packets left, compared with the emulated network.
+    /// Lateness of packets that left, relative to the emulated network.
     pub(crate) lateness: Histogram,
-    /// Packets whose waits exceeded the lab's tolerance of their own delay.
+    /// Packets that waited longer than the lab tolerates for their own delay.
     pub(crate) distorted: u64,
     /// The maximum time that packets may have waited before they were stamped.
     pub(crate) ingress: Histogram,
     /// The times at which packets waited.
     pub(crate) waits: WaitRecorder,
-    /// Stalls: by how much the earliest deadline was missed, if it was by 1 ms or more.
+    /// Stalls: times of 1 ms or more by which the earliest deadline was missed.
     pub(crate) stalls: Stalls,
     /// Time from the arrival of a flow's first packet to the use of its new shares; with other
     /// agents: from the announcement of a flow to the use of the resulting shares on this agent.
@@ -118,7 +118,6 @@ pub(crate) struct Report {
     pub(crate) delivered: u64,
     /// Writes to ports; segments written together count once.
     pub(crate) writes: u64,
-    /// Reads from ports.
     pub(crate) reads: u64,
     /// Packets of no known family or layout.
     pub(crate) malformed: u64,
@@ -142,7 +141,6 @@ pub(crate) struct Report {
     pub(crate) suspended: Span,
     /// Queueing delays of each link direction, as counted in the batches.
     pub(crate) queue_delays: Vec<Histogram>,
-    /// Events of the fabric.
     pub(crate) events: u64,
     /// Hash over all deliveries.
     pub(crate) trace_hash: u64,

@@ -13,46 +13,46 @@ use crate::enclosure::{Enclosure, Framing, Port};
 use crate::{Error, Result};
 
 /// The epoll token of the eventfd with which other threads wake this one.
-const BELL: u64 = u64::MAX;
+const WAKER_TOKEN: u64 = u64::MAX;
 
 /// The epoll tokens of the sockets to other agents: packets, and messages.
-const TRUNK: u64 = u64::MAX - 1;
-const NOTICES: u64 = u64::MAX - 2;
+const TRUNK_TOKEN: u64 = u64::MAX - 1;
+const NOTICES_TOKEN: u64 = u64::MAX - 2;
 
 /// Readable descriptors other than ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arrived {
+pub(super) struct ReadySockets {
     /// Packets of other agents.
     pub(super) trunk: bool,
     /// Messages of other agents.
     pub(super) notices: bool,
 }
 
-impl Arrived {
-    pub(super) fn is_nothing(self) -> bool {
+impl ReadySockets {
+    pub(super) fn is_empty(self) -> bool {
         self == Self::default()
     }
 }
 
-/// Packets up to this size are copied and written in one piece.
-const SMALL: usize = 2048;
+/// Maximum size of packets that are copied, so that one slice is written.
+const MAX_COPIED_WRITE_BYTES: usize = 2048;
 
-/// Waits for readable ports, for other agents, and for the bell.
+/// Waits for readable ports, for other agents, and for other threads.
 pub(super) struct Poller {
     epoll: OwnedFd,
-    bell: Arc<OwnedFd>,
+    waker: Arc<OwnedFd>,
     events: Vec<epoll::Event>,
 }
 
 impl Poller {
-    pub(super) fn try_new(enclosure: &Enclosure, bell: Arc<OwnedFd>) -> Result<Self> {
+    pub(super) fn try_new(enclosure: &Enclosure, waker: Arc<OwnedFd>) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|errno| Error::Datapath(errno.into()))?;
-        let poller = Self { epoll, bell, events: Vec::with_capacity(256) };
+        let poller = Self { epoll, waker, events: Vec::with_capacity(256) };
         for port in enclosure.hosts.iter().flat_map(|net| &net.ports) {
             poller.add(port.fd.as_fd(), u64::from(port.iface.0))?;
         }
-        poller.add(poller.bell.as_fd(), BELL)?;
+        poller.add(poller.waker.as_fd(), WAKER_TOKEN)?;
         Ok(poller)
     }
 
@@ -68,19 +68,19 @@ impl Poller {
         trunk: Option<BorrowedFd<'_>>,
         notices: Option<BorrowedFd<'_>>,
     ) -> Result<()> {
-        let sockets = [(trunk, TRUNK), (notices, NOTICES)];
+        let sockets = [(trunk, TRUNK_TOKEN), (notices, NOTICES_TOKEN)];
         sockets.into_iter().try_for_each(|(fd, token)| fd.map_or(Ok(()), |fd| self.add(fd, token)))
     }
 
-    /// Wakes itself from another thread.
-    pub(super) fn bell(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.bell)
+    /// The eventfd with which another thread ends a wait.
+    pub(super) fn waker(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.waker)
     }
 
     /// Waits until a port is readable or `timeout` has passed; fills `ready` with the
     /// interfaces that are readable.
-    pub(super) fn wait(&mut self, timeout: Span, ready: &mut Vec<IfaceId>) -> Arrived {
-        let mut arrived = Arrived::default();
+    pub(super) fn wait(&mut self, timeout: Span, ready: &mut Vec<IfaceId>) -> ReadySockets {
+        let mut arrived = ReadySockets::default();
         ready.clear();
         self.events.clear();
         let timeout = Timespec {
@@ -92,11 +92,11 @@ impl Poller {
         let _ = epoll::wait(&self.epoll, events, Some(&timeout));
         for event in &self.events {
             match event.data.u64() {
-                BELL => {
-                    let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 8]);
+                WAKER_TOKEN => {
+                    let _ = rustix::io::read(self.waker.as_fd(), &mut [0; 8]);
                 }
-                TRUNK => arrived.trunk = true,
-                NOTICES => arrived.notices = true,
+                TRUNK_TOKEN => arrived.trunk = true,
+                NOTICES_TOKEN => arrived.notices = true,
                 iface => ready.push(IfaceId(iface as u32)),
             }
         }
@@ -104,27 +104,26 @@ impl Poller {
     }
 }
 
-/// The port of each interface.
 pub(super) struct Ports {
     enclosure: Arc<Enclosure>,
     /// Host index and port index, by `IfaceId`.
-    places: Vec<Option<(u32, u32)>>,
+    positions: Vec<Option<(u32, u32)>>,
     scratch: RefCell<Vec<u8>>,
 }
 
 impl Ports {
     pub(super) fn new(enclosure: Arc<Enclosure>, ifaces: usize) -> Self {
-        let mut places = vec![None; ifaces];
+        let mut positions = vec![None; ifaces];
         for (host, net) in enclosure.hosts.iter().enumerate() {
             for (at, port) in net.ports.iter().enumerate() {
-                places[port.iface.index()] = Some((host as u32, at as u32));
+                positions[port.iface.index()] = Some((host as u32, at as u32));
             }
         }
-        Self { enclosure, places, scratch: RefCell::default() }
+        Self { enclosure, positions, scratch: RefCell::default() }
     }
 
     fn port(&self, iface: IfaceId) -> Option<&Port> {
-        let (host, at) = (*self.places.get(iface.index())?)?;
+        let (host, at) = (*self.positions.get(iface.index())?)?;
         self.enclosure.hosts.get(host as usize)?.ports.get(at as usize)
     }
 
@@ -144,7 +143,7 @@ impl Ports {
     ) -> rustix::io::Result<()> {
         let Some(port) = self.port(iface) else { return Ok(()) };
         let virtio = offload.write(port.framing.len() as u16);
-        if headers.len() + payload.len() <= SMALL {
+        if headers.len() + payload.len() <= MAX_COPIED_WRITE_BYTES {
             return self.write_copied(port, &virtio, version, headers, payload);
         }
         let written = match port.framing {

@@ -18,7 +18,7 @@ pub(super) struct Taps {
 enum Sink {
     File(CaptureId),
     Port(IfaceId),
-    Nowhere,
+    Discard,
 }
 
 impl Taps {
@@ -30,23 +30,23 @@ impl Taps {
     ) -> Self {
         let sink = |(at, mirror): (usize, &lab::plan::Mirror)| match mirror.to {
             MirrorTarget::Node(node) => {
-                plan.nodes[node.index()].ifaces.first().map_or(Sink::Nowhere, |i| Sink::Port(*i))
+                plan.nodes[node.index()].ifaces.first().map_or(Sink::Discard, |i| Sink::Port(*i))
             }
             MirrorTarget::File => {
-                mirror_captures.get(at).copied().flatten().map_or(Sink::Nowhere, Sink::File)
+                mirror_captures.get(at).copied().flatten().map_or(Sink::Discard, Sink::File)
             }
         };
         let mirrors = plan.mirrors.iter().enumerate().map(sink).collect();
         Self { recorder, captures, mirrors }
     }
 
-    pub(super) fn watched(&self) -> impl Iterator<Item = IfaceId> + '_ {
+    pub(super) fn captured_ifaces(&self) -> impl Iterator<Item = IfaceId> + '_ {
         let some = self.captures.iter().enumerate().filter(|(_, capture)| capture.is_some());
         some.map(|(at, _)| IfaceId::at(at))
     }
 
     /// Writes the packets on a captured interface, segment by segment.
-    pub(super) fn seen(
+    pub(super) fn capture(
         &self,
         iface: IfaceId,
         outbound: bool,
@@ -61,7 +61,7 @@ impl Taps {
 
     /// Sends a mirrored copy. It arrives after the egress lead time to its interface's
     /// agent, which `lead` returns.
-    pub(super) fn mirrored(
+    pub(super) fn mirror(
         &self,
         mirror: MirrorId,
         packet: Packet<Body>,
@@ -72,7 +72,7 @@ impl Taps {
         match self.mirrors.get(mirror.index()) {
             Some(Sink::File(capture)) => self.write(*capture, true, &packet, None, at),
             Some(Sink::Port(iface)) => egress.stage(*iface, packet, at + lead(*iface)),
-            Some(Sink::Nowhere) | None => {}
+            Some(Sink::Discard) | None => {}
         }
     }
 

@@ -12,26 +12,27 @@ use std::time::Duration;
 
 use base::{Span, Time};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use sys::sched;
 
 use super::THREAD;
 use super::messages::{Batch, Command, Report, Setup};
 use super::ports::Poller;
-use super::worker::{PRIORITY, SLICE, Worker};
+use super::worker::{REALTIME_PRIORITY, TIME_SLICE_NANOS, Worker};
 use crate::Result;
 use crate::clock::LabClock;
 
 /// Time after a deadline at which the second thread wakes. With 30 µs it costs a third of the data
 /// path's CPU time, with 100 µs a fifth, and the latency of the last packets is similar.
-const GRACE: Span = Span::from_micros(100);
+const SECOND_THREAD_DELAY: Span = Span::from_micros(100);
 
 /// Builds the state of the data path, in its first thread.
 pub(super) fn build(
     setup: Setup,
     inbox: Receiver<Command>,
     outbox: Sender<Batch>,
-    bell: Arc<OwnedFd>,
+    waker: Arc<OwnedFd>,
 ) -> Result<(Worker, Poller)> {
-    let poller = Poller::try_new(&setup.enclosure, bell)?;
+    let poller = Poller::try_new(&setup.enclosure, waker)?;
     let worker = Worker::try_new(setup, inbox, outbox, &poller)?;
     Ok((worker, poller))
 }
@@ -40,28 +41,28 @@ pub(super) fn build(
 pub(super) fn run(mut worker: Worker, mut poller: Poller) -> Report {
     let usage = Usage::of_this_thread();
     worker.prepare(&mut poller);
-    let (clock, signal) = (worker.clock(), Signal::new());
+    let (clock, signal) = (worker.clock(), ThreadSignal::new());
     let worker = Mutex::new(worker);
     let usage_of_second = scope(|scope| {
         let (cell, signal, clock) = (&worker, &signal, &clock);
         let builder = Builder::new().name(THREAD.to_owned());
-        // Without a second CPU, or a second thread, the first one is on its own.
+        // Without a second CPU, or if the thread cannot be started, there is only the first thread.
         let thread = cpus_of_second().and_then(|cpus| {
-            builder.spawn_scoped(scope, move || second(cell, signal, clock, &cpus)).ok()
+            builder.spawn_scoped(scope, move || run_second(cell, signal, clock, &cpus)).ok()
         });
-        let end = End(signal, thread.as_ref().map(|thread| thread.thread().clone()));
-        first(cell, &mut poller, clock, &end);
+        let end = EndGuard(signal, thread.as_ref().map(|thread| thread.thread().clone()));
+        run_first(cell, &mut poller, clock, &end);
         drop(end);
         thread.map(|thread| thread.join().unwrap_or_else(|payload| resume_unwind(payload)))
     });
-    let usage = usage.until(Usage::of_this_thread()).beside(usage_of_second);
+    let usage = usage.until(Usage::of_this_thread()).combine(usage_of_second);
     let worker = worker.into_inner().unwrap_or_else(PoisonError::into_inner);
     Report { cpu: usage.cpu, cpu_wait: usage.cpu_wait, ..worker.finish() }
 }
 
-/// What the threads tell each other without the lock.
+/// State that the threads share without the lock.
 #[derive(Debug)]
-struct Signal {
+struct ThreadSignal {
     /// The deadline of the first thread's sleep, in nanoseconds of lab time.
     deadline: AtomicU64,
     /// Number of announced deadlines.
@@ -73,7 +74,7 @@ struct Signal {
     ended: AtomicBool,
 }
 
-impl Signal {
+impl ThreadSignal {
     const fn new() -> Self {
         Self {
             deadline: AtomicU64::new(u64::MAX),
@@ -90,11 +91,11 @@ impl Signal {
     }
 
     /// Sleeps in the second thread for at most `left`, until a deadline before `until` is
-    /// announced; not at all if one was announced after the number `seen` was read.
-    fn sleep(&self, seen: u64, until: u64, left: Span) {
+    /// announced; not at all if one was announced after the number `last_announced` was read.
+    fn sleep(&self, last_announced: u64, until: u64, left: Span) {
         self.sleeps_until.store(until, Ordering::SeqCst);
-        let is_news = self.announced.load(Ordering::SeqCst) != seen;
-        if !is_news && !self.ended.load(Ordering::SeqCst) {
+        let has_new_deadline = self.announced.load(Ordering::SeqCst) != last_announced;
+        if !has_new_deadline && !self.ended.load(Ordering::SeqCst) {
             park_timeout(Duration::from_nanos(left.as_nanos()));
         }
         self.sleeps_until.store(0, Ordering::SeqCst);
@@ -102,9 +103,9 @@ impl Signal {
 }
 
 /// Ends the second thread when the first one ends or panics.
-struct End<'a>(&'a Signal, Option<Thread>);
+struct EndGuard<'a>(&'a ThreadSignal, Option<Thread>);
 
-impl End<'_> {
+impl EndGuard<'_> {
     /// Announces the deadline of a sleep, and wakes the second thread if it would sleep longer.
     fn announce(&self, deadline: Time, realtime: bool) {
         let Self(signal, Some(second)) = self else { return };
@@ -116,7 +117,7 @@ impl End<'_> {
     }
 }
 
-impl Drop for End<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::SeqCst);
         self.1.iter().for_each(Thread::unpark);
@@ -124,7 +125,7 @@ impl Drop for End<'_> {
 }
 
 /// The loop of the first thread: handles events, writes, sleeps, reads.
-fn first(cell: &Mutex<Worker>, poller: &mut Poller, clock: &LabClock, end: &End<'_>) {
+fn run_first(cell: &Mutex<Worker>, poller: &mut Poller, clock: &LabClock, end: &EndGuard<'_>) {
     let mut ready = Vec::new();
     // The lock is poisoned if the second thread has panicked.
     let Ok(mut worker) = cell.lock() else { return };
@@ -144,8 +145,8 @@ fn first(cell: &Mutex<Worker>, poller: &mut Poller, clock: &LabClock, end: &End<
         let woken = clock.now();
         let Ok(again) = cell.lock() else { return };
         worker = again;
-        if ready.is_empty() && arrived.is_nothing() {
-            worker.learn(sleep, woken);
+        if ready.is_empty() && arrived.is_empty() {
+            worker.update_latency(sleep, woken);
         }
         worker.receive(arrived, Some(woken), &mut ready);
     }
@@ -153,25 +154,30 @@ fn first(cell: &Mutex<Worker>, poller: &mut Poller, clock: &LabClock, end: &End<
 
 /// The loop of the second thread, on the given CPUs: handles events and writes if the first one has
 /// missed its deadline.
-fn second(cell: &Mutex<Worker>, signal: &Signal, clock: &LabClock, cpus: &CpuSet) -> Usage {
+fn run_second(
+    cell: &Mutex<Worker>,
+    signal: &ThreadSignal,
+    clock: &LabClock,
+    cpus: &CpuSet,
+) -> Usage {
     let usage = Usage::of_this_thread();
     // Thread properties are best effort, as those of the first thread.
     let _ = sched_setaffinity(None, cpus);
-    let _ = sys::sched::set_timer_slack(1);
-    let _ = sys::sched::set_slice(SLICE);
+    let _ = sched::set_timer_slack(1);
+    let _ = sched::set_slice(TIME_SLICE_NANOS);
     let mut realtime = false;
     while !signal.ended.load(Ordering::SeqCst) {
         if signal.realtime.load(Ordering::Relaxed) != realtime {
             realtime = !realtime;
             let _ =
-                if realtime { sys::sched::set_fifo(PRIORITY) } else { sys::sched::set_ordinary() };
+                if realtime { sched::set_fifo(REALTIME_PRIORITY) } else { sched::set_ordinary() };
         }
-        let seen = signal.announced.load(Ordering::SeqCst);
+        let last_announced = signal.announced.load(Ordering::SeqCst);
         let deadline = signal.deadline.load(Ordering::SeqCst);
-        let wake = deadline.saturating_add(GRACE.as_nanos());
+        let wake = deadline.saturating_add(SECOND_THREAD_DELAY.as_nanos());
         let left = Span::from_nanos(wake.saturating_sub(clock.now().as_nanos()));
         if left.is_positive() {
-            signal.sleep(seen, deadline, left);
+            signal.sleep(last_announced, deadline, left);
             continue;
         }
         match cell.try_lock() {
@@ -180,14 +186,14 @@ fn second(cell: &Mutex<Worker>, signal: &Signal, clock: &LabClock, cpus: &CpuSet
                 signal.announce(worker.next_sleep().deadline);
             }
             // The first thread works, and announces its next sleep.
-            Err(TryLockError::WouldBlock) => signal.sleep(seen, u64::MAX, Span::MAX),
+            Err(TryLockError::WouldBlock) => signal.sleep(last_announced, u64::MAX, Span::MAX),
             Err(TryLockError::Poisoned(_)) => break,
         }
     }
     usage.until(Usage::of_this_thread())
 }
 
-/// What a thread has used.
+/// CPU time that a thread has used.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     cpu: Span,
@@ -197,7 +203,7 @@ struct Usage {
 
 impl Usage {
     fn of_this_thread() -> Self {
-        let cpu_wait = sys::sched::run_queue_wait().map(Span::from_nanos);
+        let cpu_wait = sched::run_queue_wait().map(Span::from_nanos);
         Self { cpu: Span::from_nanos(sys::clock::thread_cpu()), cpu_wait }
     }
 
@@ -209,8 +215,8 @@ impl Usage {
         }
     }
 
-    /// With a second thread: due packets waited only while both waited.
-    fn beside(self, second: Option<Self>) -> Self {
+    /// Adds the usage of the second thread. Due packets waited only while both threads waited.
+    fn combine(self, second: Option<Self>) -> Self {
         let Some(second) = second else { return self };
         let cpu_wait = self.cpu_wait.zip(second.cpu_wait).map(|(own, other)| own.min(other));
         Self { cpu: self.cpu + second.cpu, cpu_wait }

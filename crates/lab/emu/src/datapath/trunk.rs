@@ -18,15 +18,15 @@ use crate::clock::LabClock;
 use crate::shard::Shard;
 
 /// Maximum bytes of held packets: 200 Gbit/s with an egress lead time of 20 ms.
-const MEMORY: usize = 512 << 20;
+const MAX_HELD_BYTES: usize = 512 << 20;
 
 /// Maximum receive calls per turn, so that ports get their turn.
-const BUDGET: usize = 2;
+const MAX_RECEIVES_PER_TURN: usize = 2;
 
 /// The links to all other agents, over one socket.
 pub(super) struct Trunks {
     /// The agent of each interface on another agent, by `IfaceId`.
-    places: Vec<Option<AgentId>>,
+    remote_agents: Vec<Option<AgentId>>,
     lost: Vec<bool>,
     /// The egress lead time to each agent.
     leads: Vec<Span>,
@@ -35,7 +35,7 @@ pub(super) struct Trunks {
     socket: OwnedFd,
     sender: TrainSender,
     receiver: TrainReceiver,
-    held: Held,
+    held: HeldPackets,
     /// The socket's send buffer is full.
     blocked: bool,
     clock: LabClock,
@@ -43,14 +43,14 @@ pub(super) struct Trunks {
 
 /// A packet of another agent, in the kernel's format.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct AssembledPacket {
     /// IP version: 4 or 6.
     pub(super) version: u8,
     /// Virtio header and packet.
     pub(super) frame: Vec<u8>,
 }
 
-impl Whole {
+impl AssembledPacket {
     /// Number of packets on the wire.
     pub(super) fn segments(&self) -> u64 {
         let Some((virtio, packet)) = self.frame.split_first_chunk::<VIRTIO_HEADER>() else {
@@ -65,8 +65,8 @@ impl Whole {
 
 /// Packets that are not due yet.
 #[derive(Default)]
-struct Held {
-    heap: BinaryHeap<Early>,
+struct HeldPackets {
+    heap: BinaryHeap<HeldPacket>,
     /// Arrival number, which keeps the order of packets with equal due times.
     count: u64,
     bytes: usize,
@@ -77,40 +77,40 @@ struct Held {
 }
 
 /// A packet received before its due time.
-struct Early {
+struct HeldPacket {
     due: Time,
     count: u64,
     iface: IfaceId,
-    whole: Whole,
+    packet: AssembledPacket,
 }
 
-impl Ord for Early {
+impl Ord for HeldPacket {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         // Reversed, since a `BinaryHeap` returns the greatest element first.
         (other.due, other.count).cmp(&(self.due, self.count))
     }
 }
 
-impl PartialOrd for Early {
+impl PartialOrd for HeldPacket {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Early {
+impl PartialEq for HeldPacket {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Early {}
+impl Eq for HeldPacket {}
 
 impl Trunks {
     pub(super) fn new(shard: &Shard, socket: OwnedFd, clock: LabClock) -> Self {
         let ifaces = (0..shard.plan.ifaces.len()).map(IfaceId::at);
         let members = shard.members.len();
         Self {
-            places: ifaces.map(|iface| shard.elsewhere(iface)).collect(),
+            remote_agents: ifaces.map(|iface| shard.remote_agent(iface)).collect(),
             lost: vec![false; members],
             leads: vec![Span::ZERO; members],
             addresses: shard.trunks.clone(),
@@ -125,7 +125,7 @@ impl Trunks {
             sender: TrainSender::default(),
             receiver: TrainReceiver::default(),
             socket,
-            held: Held::default(),
+            held: HeldPackets::default(),
             blocked: false,
             clock,
         }
@@ -137,12 +137,12 @@ impl Trunks {
     }
 
     /// The agent of an interface, if it is another agent.
-    pub(super) fn place(&self, iface: IfaceId) -> Option<AgentId> {
-        self.places.get(iface.index()).copied().flatten()
+    pub(super) fn agent_of(&self, iface: IfaceId) -> Option<AgentId> {
+        self.remote_agents.get(iface.index()).copied().flatten()
     }
 
     /// Sets the egress lead time to an agent: packets are sent this long before they are due.
-    pub(super) fn lead(
+    pub(super) fn set_lead(
         &mut self,
         now: Time,
         fabric: &mut Fabric<Body>,
@@ -155,8 +155,8 @@ impl Trunks {
         };
         if *known != lead {
             *known = lead;
-            let places = &self.places;
-            fabric.set_lead(now, |iface| places.get(iface.index()) == Some(&Some(agent)), lead);
+            let agents = &self.remote_agents;
+            fabric.set_lead(now, |iface| agents.get(iface.index()) == Some(&Some(agent)), lead);
         }
     }
 
@@ -167,7 +167,7 @@ impl Trunks {
 
     /// The egress lead time of packets for an interface.
     pub(super) fn lead_to(&self, iface: IfaceId) -> Span {
-        let lead = self.place(iface).and_then(|agent| self.leads.get(agent.index()));
+        let lead = self.agent_of(iface).and_then(|agent| self.leads.get(agent.index()));
         lead.copied().unwrap_or_default()
     }
 
@@ -182,7 +182,7 @@ impl Trunks {
             let now = self.clock.now();
             let Some(outgoing) = self.trunk.next_full(now) else { break };
             let to = self.addresses[outgoing.to.index()];
-            self.blocked = !push(&mut self.sender, self.socket.as_fd(), to, outgoing);
+            self.blocked = !send_train(&mut self.sender, self.socket.as_fd(), to, outgoing);
             if !self.blocked {
                 self.trunk.sent();
             }
@@ -195,7 +195,7 @@ impl Trunks {
         self.blocked = false;
         while let Some(outgoing) = self.trunk.next(now) {
             let to = self.addresses[outgoing.to.index()];
-            if !push(&mut self.sender, self.socket.as_fd(), to, outgoing) {
+            if !send_train(&mut self.sender, self.socket.as_fd(), to, outgoing) {
                 self.blocked = true;
                 break;
             }
@@ -210,10 +210,10 @@ impl Trunks {
 
     /// Receives packets, and holds them until they are due.
     pub(super) fn receive(&mut self, now: Time) {
-        for _ in 0..BUDGET {
-            let (trunk, held, places) = (&mut self.trunk, &mut self.held, &self.places);
+        for _ in 0..MAX_RECEIVES_PER_TURN {
+            let (trunk, held, agents) = (&mut self.trunk, &mut self.held, &self.remote_agents);
             let received = self.receiver.receive(self.socket.as_fd(), |bytes, segment, _| {
-                trunk.receive(now, bytes, segment, |received| held.keep(places, received));
+                trunk.receive(now, bytes, segment, |received| held.keep(agents, received));
             });
             if received.unwrap_or(0) < TrainReceiver::most() {
                 return;
@@ -223,15 +223,19 @@ impl Trunks {
 
     /// Due time of the next held packet.
     pub(super) fn next_wake(&self) -> Option<Time> {
-        self.held.heap.peek().map(|early| early.due)
+        self.held.heap.peek().map(|held| held.due)
     }
 
     /// Passes due packets to `stage`, with their due times.
-    pub(super) fn release(&mut self, now: Time, mut stage: impl FnMut(IfaceId, Whole, Time)) {
-        while self.held.heap.peek().is_some_and(|early| early.due <= now) {
-            let Some(Early { due, iface, whole, .. }) = self.held.heap.pop() else { break };
-            self.held.bytes -= whole.frame.len();
-            stage(iface, whole, due);
+    pub(super) fn release(
+        &mut self,
+        now: Time,
+        mut stage: impl FnMut(IfaceId, AssembledPacket, Time),
+    ) {
+        while self.held.heap.peek().is_some_and(|held| held.due <= now) {
+            let Some(HeldPacket { due, iface, packet, .. }) = self.held.heap.pop() else { break };
+            self.held.bytes -= packet.frame.len();
+            stage(iface, packet, due);
         }
     }
 
@@ -241,7 +245,7 @@ impl Trunks {
     }
 
     /// Stops sending to a lost agent.
-    pub(super) fn lose(&mut self, agent: AgentId) {
+    pub(super) fn on_agent_lost(&mut self, agent: AgentId) {
         if let Some(lost) = self.lost.get_mut(agent.index()) {
             *lost = true;
             self.trunk.forget(agent);
@@ -251,19 +255,18 @@ impl Trunks {
     }
 
     /// Resumes sending to an agent that has returned.
-    pub(super) fn regain(&mut self, agent: AgentId) {
+    pub(super) fn on_agent_restored(&mut self, agent: AgentId) {
         if let Some(lost) = self.lost.get_mut(agent.index()) {
             *lost = false;
         }
     }
 
-    /// The state of the trunk from each agent.
     pub(super) fn states(&self) -> Vec<TrunkState> {
         let peers = (0..self.addresses.len()).map(AgentId::at);
-        let state = |seen: &TrunkStatistics| TrunkState {
-            received: seen.received_datagrams,
-            lost: seen.lost,
-            late: seen.late,
+        let state = |statistics: &TrunkStatistics| TrunkState {
+            received: statistics.received_datagrams,
+            lost: statistics.lost,
+            late: statistics.late,
         };
         peers.map(|peer| self.trunk.statistics(peer).map(state).unwrap_or_default()).collect()
     }
@@ -286,7 +289,7 @@ impl Trunks {
 }
 
 /// Sends a train; false if the socket's send buffer is full.
-fn push(
+fn send_train(
     sender: &mut TrainSender,
     socket: BorrowedFd<'_>,
     to: SocketAddr,
@@ -296,21 +299,21 @@ fn push(
     sender.send(socket, to, train.bytes, train.segment).unwrap_or(true)
 }
 
-impl Held {
-    fn keep(&mut self, places: &[Option<AgentId>], received: Received) {
-        if places.get(received.iface.index()) != Some(&None) {
+impl HeldPackets {
+    fn keep(&mut self, remote_agents: &[Option<AgentId>], received: Received) {
+        if remote_agents.get(received.iface.index()) != Some(&None) {
             self.misrouted += 1;
             return;
         }
-        if self.bytes + received.frame.len() > MEMORY {
+        if self.bytes + received.frame.len() > MAX_HELD_BYTES {
             self.dropped += 1;
             return;
         }
         let Received { due, iface, version, frame, .. } = received;
-        let whole = Whole { version, frame };
-        self.bytes += whole.frame.len();
+        let packet = AssembledPacket { version, frame };
+        self.bytes += packet.frame.len();
         self.count += 1;
         let count = self.count;
-        self.heap.push(Early { due, count, iface, whole });
+        self.heap.push(HeldPacket { due, count, iface, packet });
     }
 }

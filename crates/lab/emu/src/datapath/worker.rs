@@ -19,11 +19,11 @@ use wire::{Offload, VIRTIO_HEADER};
 
 use super::agreement::AgreementSocket;
 use super::buffer::{Body, Pool};
-use super::egress::{Egress, Exits};
+use super::egress::{Destinations, Egress};
 use super::gateways::Host;
 use super::ingress::Ingress;
 use super::messages::{self, Batch, Command, Report, Setup, Shared};
-use super::ports::{Arrived, Poller, Ports};
+use super::ports::{Poller, Ports, ReadySockets};
 use super::routers::Routers;
 use super::tap::Taps;
 use super::trunk::Trunks;
@@ -33,30 +33,29 @@ use crate::shard::Sockets;
 use crate::{Error, Result};
 
 /// Maximum packets read from one port before other ports get their turn.
-const BUDGET: usize = 32;
+const MAX_READS_PER_PORT: usize = 32;
 
 /// Maximum time from the stamp of a packet to its read, unless it arrived before the poll: about
 /// the time to read a burst.
-const READ_AHEAD: Span = Span::from_micros(20);
+const MAX_STAMP_LEAD: Span = Span::from_micros(20);
 
-/// Lateness from which the data path counts as having stood still; less is part of the delay of
-/// single packets.
+/// Lateness from which the data path counts as stalled. Shorter ones only delay single packets.
 pub(crate) const MIN_STALL: Span = Span::from_millis(1);
 
 /// Interval at which a write is retried on a full port.
-const RETRY: Span = Span::from_micros(50);
+const WRITE_RETRY_INTERVAL: Span = Span::from_micros(50);
 
 /// Real-time priority; any real-time priority is above ordinary threads.
-pub(crate) const PRIORITY: i32 = 10;
+pub(crate) const REALTIME_PRIORITY: i32 = 10;
 
 /// Time slice under the ordinary scheduler, in nanoseconds.
-pub(super) const SLICE: u64 = 100_000;
+pub(super) const TIME_SLICE_NANOS: u64 = 100_000;
 
 /// Interval at which the CPU time is read.
 const REALTIME_INTERVAL: Span = Span::from_millis(100);
 
 /// Time over which the share of a CPU is measured: the period of the kernel's own throttle
-/// (`kernel.sched_rt_period_us`). After a stall the thread may use a whole CPU for shorter.
+/// (`kernel.sched_rt_period_us`). After a stall the thread may use a whole CPU for a shorter time.
 const REALTIME_PERIOD: Span = Span::from_secs(1);
 
 /// The state of the loop.
@@ -78,9 +77,9 @@ pub(super) struct Worker {
     outbox: Sender<Batch>,
     changes: VecDeque<Change>,
     next_sample: Time,
-    /// Whether batches have the lateness, and when one had it last.
+    /// Whether batches contain the lateness, and the time of the last batch with it.
     is_watched: Arc<AtomicBool>,
-    watched: Time,
+    last_watched_batch: Time,
     /// All events up to this time have been handled.
     handled: Time,
     calls: Option<CallWriter>,
@@ -112,11 +111,11 @@ pub(super) struct Sleep {
 #[derive(Debug, Default)]
 struct Realtime {
     wanted: bool,
-    in_force: bool,
-    /// See [`Datapath::asks_realtime`].
+    is_active: bool,
+    /// See [`Datapath::requests_realtime`].
     ///
-    /// [`Datapath::asks_realtime`]: super::Datapath::asks_realtime
-    asks: Arc<AtomicBool>,
+    /// [`Datapath::requests_realtime`]: super::Datapath::requests_realtime
+    requested: Arc<AtomicBool>,
     /// Share of a CPU above which it is suspended.
     share: f64,
     /// When the thread's CPU time was read, and its value in nanoseconds, the oldest first.
@@ -124,10 +123,10 @@ struct Realtime {
 }
 
 impl Realtime {
-    /// Enters real-time scheduling, or asks for it.
+    /// Enters real-time scheduling, or requests it from the command.
     fn enter(&mut self) {
-        self.in_force = sys::sched::set_fifo(PRIORITY).is_ok();
-        self.asks.store(!self.in_force, Ordering::Relaxed);
+        self.is_active = sys::sched::set_fifo(REALTIME_PRIORITY).is_ok();
+        self.requested.store(!self.is_active, Ordering::Relaxed);
     }
 
     /// Enters a reading of the CPU time; returns the share of a CPU in the last period.
@@ -152,7 +151,7 @@ impl Worker {
         let Setup { plan, enclosure, recorder, captures, mirror_captures, .. } = setup;
         let mut fabric = run::fabric(&plan, setup.forwarding)?;
         let taps = Taps::new(&plan, recorder, captures, &mirror_captures);
-        taps.watched().for_each(|iface| fabric.watch(iface));
+        taps.captured_ifaces().for_each(|iface| fabric.watch(iface));
         let ports = Ports::new(enclosure, plan.ifaces.len());
         let (shard, sockets) = setup.shard.unzip();
         let (trunk, notices) = sockets.map(|Sockets { trunk, notices }| (trunk, notices)).unzip();
@@ -161,7 +160,7 @@ impl Worker {
         let trunks = shard.as_deref().zip(trunk).map(|(shard, trunk)| {
             let mut trunks = Trunks::new(shard, trunk, setup.clock.clone());
             for (at, lead) in shard.leads.iter().enumerate() {
-                trunks.lead(Time::ZERO, &mut fabric, AgentId::at(at), *lead);
+                trunks.set_lead(Time::ZERO, &mut fabric, AgentId::at(at), *lead);
             }
             Box::new(trunks)
         });
@@ -184,7 +183,7 @@ impl Worker {
             changes: VecDeque::new(),
             next_sample: Time::ZERO,
             is_watched: Arc::default(),
-            watched: Time::ZERO,
+            last_watched_batch: Time::ZERO,
             handled: Time::ZERO,
             clock: setup.clock,
             calls: setup.calls,
@@ -204,18 +203,18 @@ impl Worker {
         })
     }
 
-    /// Shares its state with other threads.
+    /// Connects the worker to the state that other threads use.
     pub(super) fn share(&mut self, shared: Shared) {
         self.report.waits = WaitRecorder::new(shared.waits);
-        self.realtime.asks = shared.asks_realtime;
+        self.realtime.requested = shared.requests_realtime;
         self.is_watched = shared.is_watched;
     }
 
     /// Takes the last sample and returns the report, without the usage of threads.
     pub(super) fn finish(mut self) -> Report {
         self.sample(self.now());
-        self.report.gathered = self.pace.gathered();
-        self.report.wake_up = self.wake_up.least;
+        self.report.gathered = self.pace.aligned_share();
+        self.report.wake_up = self.wake_up.min;
         self.report.events = self.fabric.events();
         let links = self.plan.links.len();
         self.report.queue_delays = run::take_queue_delays(&mut self.fabric, links);
@@ -242,10 +241,10 @@ impl Worker {
     /// statistics show the effect.
     pub(super) fn prepare(&mut self, poller: &mut Poller) {
         let _ = sys::sched::set_timer_slack(1);
-        let _ = sys::sched::set_slice(SLICE);
+        let _ = sys::sched::set_slice(TIME_SLICE_NANOS);
         if self.realtime.wanted {
             self.realtime.enter();
-            self.report.realtime = self.realtime.in_force;
+            self.report.realtime = self.realtime.is_active;
         }
         self.wake_up = wait::calibrate(poller);
         self.wake_latency = self.wake_up.median;
@@ -266,7 +265,7 @@ impl Worker {
 
     /// Whether the first thread has real-time priority.
     pub(super) const fn is_realtime(&self) -> bool {
-        self.realtime.in_force
+        self.realtime.is_active
     }
 
     /// Handles events and writes.
@@ -283,22 +282,22 @@ impl Worker {
         self.write(now);
     }
 
-    /// Adapts releases and scheduling to the load; for the first thread.
+    /// Adapts releases and scheduling to the load. Only the first thread calls this.
     pub(super) fn adapt(&mut self, now: Time) {
-        self.pace.observe(now, self.report.delivered);
+        self.pace.update_load(now, self.report.delivered);
         self.limit_realtime(now);
     }
 
-    /// Enters a sleep that was ended by its timer.
-    pub(super) fn learn(&mut self, sleep: Sleep, woken: Time) {
+    /// Updates the latency estimates after a sleep that its timer ended.
+    pub(super) fn update_latency(&mut self, sleep: Sleep, woken: Time) {
         self.wake_latency = woken.since(sleep.start + sleep.timeout);
-        self.pace.learn(sleep.deadline.since(sleep.start), self.wake_latency);
+        self.pace.update_latency(sleep.deadline.since(sleep.start), self.wake_latency);
     }
 
     /// Reads what has arrived at a poll; after a sleep, with the time at which it ended.
     pub(super) fn receive(
         &mut self,
-        arrived: Arrived,
+        arrived: ReadySockets,
         woken: Option<Time>,
         ready: &mut Vec<IfaceId>,
     ) {
@@ -330,14 +329,14 @@ impl Worker {
     fn write(&mut self, now: Time) {
         if let Some(trunks) = &mut self.trunks {
             let egress = &mut self.egress;
-            trunks.release(now, |iface, whole, due| egress.stage_whole(iface, whole, due));
+            trunks.release(now, |iface, packet, due| egress.stage_assembled(iface, packet, due));
         }
-        let mut exits = Exits {
+        let mut destinations = Destinations {
             ports: &self.ports,
             trunks: self.trunks.as_deref_mut(),
             tolerance: self.plan.tolerance,
         };
-        self.egress.flush(&mut exits, &mut self.report, || self.clock.now());
+        self.egress.flush(&mut destinations, &mut self.report, || self.clock.now());
         if let Some(trunks) = &mut self.trunks {
             trunks.send(self.clock.now());
         }
@@ -347,9 +346,9 @@ impl Worker {
         while let Ok(command) = self.inbox.try_recv() {
             match command {
                 Command::Finish => self.finished = true,
-                Command::Lose(agent) => self.lose(agent),
-                Command::Regain(agent) => self.regain(agent),
-                Command::Lead(agent, lead) => self.lead(agent, lead),
+                Command::AgentLost(agent) => self.on_agent_lost(agent),
+                Command::AgentRestored(agent) => self.on_agent_restored(agent),
+                Command::SetLead(agent, lead) => self.set_lead(agent, lead),
                 Command::Realtime(share) => self.realtime.share = share,
                 Command::Change(change) => {
                     let at = self.changes.partition_point(|other| other.at <= change.at);
@@ -360,20 +359,20 @@ impl Worker {
     }
 
     /// Handles the loss of an agent, which ends its flows.
-    fn lose(&mut self, agent: AgentId) {
+    fn on_agent_lost(&mut self, agent: AgentId) {
         let now = self.now();
         if let Some(trunks) = &mut self.trunks {
-            trunks.lose(agent);
+            trunks.on_agent_lost(agent);
         }
         if let Some(agreement) = &mut self.agreement {
             agreement.on_agent_lost(now, agent);
         }
     }
 
-    fn regain(&mut self, agent: AgentId) {
+    fn on_agent_restored(&mut self, agent: AgentId) {
         let now = self.now();
         if let Some(trunks) = &mut self.trunks {
-            trunks.regain(agent);
+            trunks.on_agent_restored(agent);
         }
         if let Some(agreement) = &mut self.agreement {
             agreement.on_agent_restored(now, agent);
@@ -381,10 +380,10 @@ impl Worker {
     }
 
     /// Sets the egress lead time to an agent.
-    fn lead(&mut self, agent: AgentId, lead: Span) {
+    fn set_lead(&mut self, agent: AgentId, lead: Span) {
         let now = self.fabric.now();
         if let Some(trunks) = &mut self.trunks {
-            trunks.lead(now, &mut self.fabric, agent, lead);
+            trunks.set_lead(now, &mut self.fabric, agent, lead);
         }
         self.take_outputs();
     }
@@ -450,15 +449,15 @@ impl Worker {
                     routers.refused(&mut self.fabric, (node, iface), &packet, why, at);
                 }
                 Output::Seen { iface, sent, packet, at } => {
-                    self.taps.seen(iface, sent, &packet, None, at);
+                    self.taps.capture(iface, sent, &packet, None, at);
                 }
                 Output::Dropped { iface, packet, reason, at } => {
-                    self.taps.seen(iface, true, &packet, Some(reason), at);
+                    self.taps.capture(iface, true, &packet, Some(reason), at);
                 }
                 Output::Mirrored { mirror, packet, at } => {
                     let trunks = self.trunks.as_ref();
                     let lead = |iface| trunks.map_or(Span::ZERO, |trunks| trunks.lead_to(iface));
-                    self.taps.mirrored(mirror, packet, at, lead, &mut self.egress);
+                    self.taps.mirror(mirror, packet, at, lead, &mut self.egress);
                 }
             }
         }
@@ -468,22 +467,23 @@ impl Worker {
     pub(super) fn next_sleep(&mut self) -> Sleep {
         let mut wakes = self.next_wakes();
         for packets in [&mut wakes.arrival, &mut wakes.gateway] {
-            *packets = packets.map(|at| self.pace.release(at));
+            *packets = packets.map(|at| self.pace.release_time(at));
         }
         let start = self.now();
         let trunks = self.trunks.as_ref();
         let is_blocked = trunks.is_some_and(|trunks| trunks.is_blocked());
-        let retry = (self.egress.is_stalled() || is_blocked).then(|| start + RETRY);
-        let trunk = trunks.and_then(|trunks| trunks.next_wake()).map(|at| self.pace.release(at));
+        let retry = (self.egress.is_stalled() || is_blocked).then(|| start + WRITE_RETRY_INTERVAL);
+        let trunk =
+            trunks.and_then(|trunks| trunks.next_wake()).map(|at| self.pace.release_time(at));
         let deadline = [wakes.earliest(), trunk, retry].into_iter().flatten().min();
         self.deadline = deadline.unwrap_or(Time::MAX);
         Sleep { start, deadline: self.deadline, timeout: self.pace.sleep(start, self.deadline) }
     }
 
     fn read(&mut self, iface: IfaceId, slept: bool) {
-        let correction = if slept { self.wake_up.least } else { Span::ZERO };
+        let correction = if slept { self.wake_up.min } else { Span::ZERO };
         let ready = Time::from_nanos(self.polled.as_nanos().saturating_sub(correction.as_nanos()));
-        for number in 0..BUDGET {
+        for number in 0..MAX_READS_PER_PORT {
             let Some((fd, framing)) = self.ports.reader(iface) else { return };
             let Ok(bytes) = self.pool.read(fd) else { return };
             self.report.reads += 1;
@@ -534,9 +534,9 @@ impl Worker {
             (gateways.statuses(), gateways.changes().collect())
         });
         let trunks = self.trunks.as_ref().map_or_else(Vec::new, |trunks| trunks.states());
-        let is_due = now.since(self.watched) >= MIN_FRAME_SPAN;
+        let is_due = now.since(self.last_watched_batch) >= MIN_FRAME_SPAN;
         let machine = if is_due && self.is_watched.load(Ordering::Relaxed) {
-            self.watched = now;
+            self.last_watched_batch = now;
             self.report.machine()
         } else {
             None
@@ -554,21 +554,21 @@ impl Worker {
         if !state.wanted || passed < REALTIME_INTERVAL {
             return;
         }
-        state.in_force = sys::sched::is_fifo();
-        self.report.realtime |= state.in_force;
+        state.is_active = sys::sched::is_fifo();
+        self.report.realtime |= state.is_active;
         let share = state.used_share(now, sys::clock::thread_cpu());
         if !self.report.realtime {
             return;
         }
-        if !state.in_force {
+        if !state.is_active {
             self.report.suspended += passed;
         }
         let allowed = share < state.share;
-        if allowed != state.in_force {
+        if allowed != state.is_active {
             if allowed {
                 state.enter();
             } else {
-                state.in_force = sys::sched::set_ordinary().is_err();
+                state.is_active = sys::sched::set_ordinary().is_err();
             }
         }
     }
@@ -576,10 +576,10 @@ impl Worker {
 
 /// The time at which a packet enters the fabric that was read at `read` from a port that was
 /// ready at `ready`, after a packet that entered at `last`. A burst gets one time; but a
-/// packet's time is at most [`READ_AHEAD`] before its read, since it may have been sent while
+/// packet's time is at most [`MAX_STAMP_LEAD`] before its read, since it may have been sent while
 /// this thread was delayed.
 fn stamp(ready: Time, read: Time, last: Time) -> Time {
-    let earliest = Time::from_nanos(read.as_nanos().saturating_sub(READ_AHEAD.as_nanos()));
+    let earliest = Time::from_nanos(read.as_nanos().saturating_sub(MAX_STAMP_LEAD.as_nanos()));
     ready.max(earliest).max(last)
 }
 

@@ -79,7 +79,7 @@ pub struct Facts {
     /// Value of `user.max_user_namespaces`, if it exists.
     pub max_user_namespaces: Option<u64>,
     pub tun_exists: bool,
-    /// The user has no number in its user namespace.
+    /// The user is not mapped in its user namespace.
     #[serde(default)]
     pub unmapped_user: bool,
     /// The user is root without the capability to map itself to a user namespace.
@@ -92,7 +92,7 @@ pub struct Facts {
 
 /// Results of the child's experiments.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Tried {
+struct ProbeResults {
     namespaces: Option<Refusal>,
     tun: Option<Refusal>,
     udp_segmentation: bool,
@@ -115,7 +115,7 @@ impl Facts {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .output()?;
-        let tried: Tried = serde_json::from_slice(&output.stdout)?;
+        let results: ProbeResults = serde_json::from_slice(&output.stdout)?;
         let number = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
             text.trim().parse::<u64>().ok()
@@ -124,20 +124,20 @@ impl Facts {
         let foreign_proc = foreign_proc();
         Ok(Self {
             privileged: namespace::is_privileged(),
-            namespaces: tried.namespaces.or_else(|| foreign_proc.clone()),
-            tun: tried.tun,
-            udp_segmentation: tried.udp_segmentation,
-            packet: tried.packet,
-            realtime: tried.realtime,
+            namespaces: results.namespaces.or_else(|| foreign_proc.clone()),
+            tun: results.tun,
+            udp_segmentation: results.udp_segmentation,
+            packet: results.packet,
+            realtime: results.realtime,
             clock_ns: clock_resolution(),
             cores: sched::cpus(),
             steal: sched::CpuTimes::read().ok().map(sched::CpuTimes::steal_share),
             open_files: limits::raise_open_files().ok(),
             controls: controls(),
-            mptcp: tried.mptcp,
+            mptcp: results.mptcp,
             users: users::refusal(),
-            private_files: tried.private_files,
-            remade_folders: tried.remade_folders,
+            private_files: results.private_files,
+            remade_folders: results.remade_folders,
             pasta: users::in_path("pasta"),
             apparmor_restricts: switch("kernel/apparmor_restrict_unprivileged_userns"),
             userns_clone: switch("kernel/unprivileged_userns_clone"),
@@ -155,29 +155,29 @@ impl Facts {
 pub fn probe_main() -> io::Result<()> {
     // Before entering a user namespace, in which real-time scheduling is never allowed.
     let realtime = sched::set_fifo(1).and_then(|()| sched::set_ordinary()).err().map(Into::into);
-    let mut tried = Tried { realtime, ..Tried::default() };
+    let mut results = ProbeResults { realtime, ..ProbeResults::default() };
     match enter_lab() {
         Ok(()) => {
             match tun::Tun::open("probe0") {
-                Ok(device) => tried.udp_segmentation = device.has_udp_segmentation(),
-                Err(error) => tried.tun = Some(error.into()),
+                Ok(device) => results.udp_segmentation = device.has_udp_segmentation(),
+                Err(error) => results.tun = Some(error.into()),
             }
-            tried.packet = try_packet().err().map(Into::into);
-            tried.mptcp = sys::netlink::mptcp::is_supported();
+            results.packet = try_packet().err().map(Into::into);
+            results.mptcp = sys::netlink::mptcp::is_supported();
             match private::probe(Path::new("/tmp")) {
-                Ok(remade) => tried.remade_folders = remade,
-                Err(error) => tried.private_files = Some(error.into()),
+                Ok(remade) => results.remade_folders = remade,
+                Err(error) => results.private_files = Some(error.into()),
             }
         }
         Err(error) => {
             let refusal = Refusal::from(error);
-            tried.tun = Some(refusal.clone());
-            tried.packet = Some(refusal.clone());
-            tried.namespaces = Some(refusal);
+            results.tun = Some(refusal.clone());
+            results.packet = Some(refusal.clone());
+            results.namespaces = Some(refusal);
         }
     }
     let mut out = io::stdout().lock();
-    out.write_all(&serde_json::to_vec(&tried)?)?;
+    out.write_all(&serde_json::to_vec(&results)?)?;
     out.flush()
 }
 

@@ -184,11 +184,11 @@ fn realtime(facts: &Facts) -> Finding {
     }
 }
 
-/// What runs on this host may expect, if their lab has the default tolerances.
+/// The expected trust in runs on this host with the default tolerances.
 pub fn prediction(effects: &HostEffects) -> Finding {
     let text = format!("a run: {}", effects.text());
     let tolerable = Tolerance::default();
-    let late = effects.added(MAX_DISTORTED_SHARE, Crossings::by_kernel(1))
+    let late = effects.added_delay(MAX_DISTORTED_SHARE, Crossings::by_kernel(1))
         > tolerable.floor.as_nanos() as f64;
     if !late && effects.stalled_share_of_run() <= tolerable.rate.as_f64() {
         return Finding::good("timer", text);
@@ -211,7 +211,7 @@ fn cores(facts: &Facts) -> Finding {
     if facts.cores >= 2 {
         return Finding::good(id, format!("{} processors", facts.cores));
     }
-    let text = "one processor: the network and the programs on it share it";
+    let text = "one processor, which the data path and the programs share";
     Finding::weak(id, text, None)
 }
 
@@ -224,7 +224,7 @@ fn steal(facts: &Facts) -> Finding {
     if share < 0.01 {
         return Finding::good(id, text);
     }
-    Finding::weak(id, text, Some("run on a machine whose processors are your own"))
+    Finding::weak(id, text, Some("run on a machine with dedicated CPUs"))
 }
 
 fn open_files(facts: &Facts) -> Finding {

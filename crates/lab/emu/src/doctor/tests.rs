@@ -27,13 +27,13 @@ fn good() -> Facts {
 }
 
 #[test]
-fn a_good_machine_has_nothing_to_mend() {
+fn suitable_host_needs_no_fix() {
     let all = findings(&good());
     assert!(all.iter().all(|f| f.level == Level::Good && f.fix.is_none()), "{all:?}");
 }
 
 #[test]
-fn every_finding_has_a_fix() {
+fn every_bad_finding_has_a_fix() {
     let facts = Facts {
         namespaces: Some(refusal(1)),
         tun: Some(refusal(1)),
@@ -49,7 +49,7 @@ fn every_finding_has_a_fix() {
 }
 
 #[test]
-fn each_lock_on_user_namespaces_has_its_key() {
+fn suggests_fix_for_each_namespace_restriction() {
     let cases = [
         (Facts { apparmor_restricts: Some(true), ..good() }, "apparmor"),
         (Facts { userns_clone: Some(false), ..good() }, "userns_clone"),
@@ -69,7 +69,7 @@ fn each_lock_on_user_namespaces_has_its_key() {
 }
 
 #[test]
-fn missing_subordinate_ids_have_a_fix() {
+fn suggests_fix_for_missing_subordinate_ids() {
     let fix = "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 al";
     let why = format!("/etc/subuid has no range for al; fix: {fix}");
     let facts = Facts { users: Some(why), ..good() };
@@ -77,7 +77,7 @@ fn missing_subordinate_ids_have_a_fix() {
 }
 
 #[test]
-fn old_kernels_have_limited_private_files() {
+fn reports_limits_of_private_files_on_old_kernels() {
     let old = Facts { remade_folders: false, ..good() };
     assert_eq!(level(&old, "private-files").0, Level::Weak);
     let none = Facts { private_files: Some(refusal(19)), ..old };
@@ -85,7 +85,7 @@ fn old_kernels_have_limited_private_files() {
 }
 
 #[test]
-fn the_chain_of_engines_goes_from_tun_to_packet_to_none() {
+fn prefers_tun_engine_to_packet_engine() {
     assert_eq!(choose(&good(), None).unwrap().engine, Engine::Tun);
     let no_tun = Facts { tun: Some(refusal(13)), ..good() };
     let choice = choose(&no_tun, None).unwrap();
@@ -100,7 +100,7 @@ fn the_chain_of_engines_goes_from_tun_to_packet_to_none() {
 }
 
 #[test]
-fn a_closed_device_and_a_missing_one_are_mended_differently() {
+fn suggests_chmod_or_modprobe_for_tun_device() {
     let closed = Facts { tun: Some(refusal(13)), ..good() };
     assert!(level(&closed, "tun").1.contains("chmod"));
     let missing = Facts { tun_exists: false, ..closed };

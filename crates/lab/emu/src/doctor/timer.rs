@@ -5,10 +5,10 @@ use run::effect::{HostDelays, HostEffects};
 use run::stalls::Stalls;
 use sys::{Error, clock, sched};
 
-use crate::datapath::{MIN_STALL, PRIORITY};
+use crate::datapath::{MIN_STALL, REALTIME_PRIORITY};
 
-/// Time between deadlines: about that between packets of a lab of 30 Mbit/s.
-const STEP: Span = Span::from_micros(300);
+/// Time between deadlines: about the time between packets at 30 Mbit/s.
+const DEADLINE_INTERVAL: Span = Span::from_micros(300);
 
 /// The effects to expect of this host, from deadlines over `duration`. A packet is affected by two
 /// wake-ups: when it is read, and when it leaves.
@@ -27,13 +27,13 @@ pub fn measure(duration: Span) -> sys::Result<HostEffects> {
 fn wake_ups(duration: Span) -> HostDelays {
     // Both need privileges that a run may lack, too.
     let _ = sched::set_timer_slack(1);
-    let _ = sched::set_fifo(PRIORITY);
+    let _ = sched::set_fifo(REALTIME_PRIORITY);
     let (mut lateness, mut stalls) = (Histogram::new(), Stalls::default());
     let end = clock::monotonic() + duration.as_nanos();
     let mut deadline = clock::monotonic();
     while deadline < end {
-        deadline = clock::monotonic() + STEP.as_nanos();
-        std::thread::sleep(STEP.to_std());
+        deadline = clock::monotonic() + DEADLINE_INTERVAL.as_nanos();
+        std::thread::sleep(DEADLINE_INTERVAL.to_std());
         let late = clock::monotonic().saturating_sub(deadline);
         lateness.record(late);
         if late >= MIN_STALL.as_nanos() {
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn measures_for_the_duration() {
         let effects = measure(Span::from_millis(50)).unwrap();
-        assert!(effects.added(0.001, Crossings::by_kernel(1)) > 0.0);
+        assert!(effects.added_delay(0.001, Crossings::by_kernel(1)) > 0.0);
         assert!(effects.text().starts_with("delays up to "), "{}", effects.text());
     }
 }

@@ -18,14 +18,14 @@ use crate::Result;
 
 /// Queue length of a device in packets; the kernel drops and counts the excess, see
 /// [`super::device_drops`].
-const DEVICE_QUEUE: u32 = 8192;
+const DEVICE_QUEUE_PACKETS: u32 = 8192;
 
 /// Hardware address of the fabric's end of the packet engine's links, locally administered.
-const FABRIC_END: [u8; 6] = [0x02, 0x6e, 0x65, 0x74, 0x00, 0x01];
-const HOST_END: [u8; 6] = [0x02, 0x6e, 0x65, 0x74, 0x00, 0x02];
+const FABRIC_END_MAC: [u8; 6] = [0x02, 0x6e, 0x65, 0x74, 0x00, 0x01];
+const HOST_END_MAC: [u8; 6] = [0x02, 0x6e, 0x65, 0x74, 0x00, 0x02];
 
 /// Minimum MTU for IPv6 (RFC 8200 section 5).
-const IPV6_MTU: u64 = 1280;
+const MIN_IPV6_MTU: u64 = 1280;
 
 /// Prefix length of link-local addresses (RFC 4291 §2.5.6).
 const LINK_LOCAL_PREFIX: u8 = 64;
@@ -77,7 +77,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// After this the calling thread is in the last node's namespace.
+    /// Creates the namespaces. Afterwards the calling thread is in the last node's namespace.
     pub(super) fn build(mut self, edges: &[NodeId]) -> Result<(Vec<Raw>, Vec<Notice>)> {
         let mut nodes = Vec::with_capacity(edges.len());
         for &node in edges {
@@ -123,13 +123,13 @@ impl<'a> Builder<'a> {
                 let mut batch = Batch::new();
                 batch.add_veth(&Veth {
                     name: &fabric_end(id),
-                    address: FABRIC_END,
+                    address: FABRIC_END_MAC,
                     peer_name: &iface.name,
-                    peer_address: HOST_END,
+                    peer_address: HOST_END_MAC,
                     peer_net: netns.as_fd(),
                     mtu: self.mtu(id) as u32,
                 });
-                // Before the host's end, which has no carrier while this end is down.
+                // Up before the host's end, which has no carrier while this end is down.
                 let up = Some(self.link_up[iface.link.index()]);
                 let settings = LinkSettings { up, no_own_addresses: true, ..Default::default() };
                 batch.set_link_named(&fabric_end(id), &settings);
@@ -155,8 +155,8 @@ impl<'a> Builder<'a> {
             &LinkSettings {
                 up: Some(true),
                 mtu: Some(mtu as u32),
-                queue: Some(DEVICE_QUEUE),
-                no_own_addresses: self.ipv6 && mtu >= IPV6_MTU,
+                queue: Some(DEVICE_QUEUE_PACKETS),
+                no_own_addresses: self.ipv6 && mtu >= MIN_IPV6_MTU,
                 no_arp: self.engine == Engine::Packet,
             },
         );
@@ -169,11 +169,11 @@ impl<'a> Builder<'a> {
         if !self.ipv6 {
             return;
         }
-        if mtu >= IPV6_MTU {
+        if mtu >= MIN_IPV6_MTU {
             batch.add_address(device, link_local(id).into(), LINK_LOCAL_PREFIX);
         }
         match iface.v6 {
-            Some(_) if mtu < IPV6_MTU => self.notices.push(Notice::MtuWithoutIpv6(id)),
+            Some(_) if mtu < MIN_IPV6_MTU => self.notices.push(Notice::MtuWithoutIpv6(id)),
             Some((address, prefix)) => batch.add_address(device, IpAddr::V6(address), prefix),
             None => {}
         }
@@ -189,8 +189,8 @@ pub(super) fn fabric_end(iface: IfaceId) -> String {
 /// thread's namespace, which has the fabric's ends of the pairs.
 pub(super) fn open_ports(plan: &Plan, nodes: Vec<Raw>) -> Result<Vec<HostNet>> {
     let mut ethernet = [0; 12];
-    ethernet[..6].copy_from_slice(&HOST_END);
-    ethernet[6..].copy_from_slice(&FABRIC_END);
+    ethernet[..6].copy_from_slice(&HOST_END_MAC);
+    ethernet[6..].copy_from_slice(&FABRIC_END_MAC);
     let open = |RawPort { iface, device, fd }: RawPort| {
         if let Some(fd) = fd {
             return Ok(Port { iface, device, fd, framing: Framing::Bare });

@@ -34,7 +34,7 @@ pub(crate) struct KernelChanges {
 struct Prepared {
     at: Time,
     up: bool,
-    /// For the fabric's ends of virtual Ethernet pairs: a pair has a carrier while both are up.
+    /// For the fabric's ends of veth pairs: a pair has a carrier while both ends are up.
     fabric_ends: Batch,
     nodes: Vec<NodeRequests>,
 }
@@ -89,8 +89,7 @@ impl KernelChanges {
         }
     }
 
-    /// Computes the requests of a change before it is due. Changes are prepared in the order of
-    /// their times.
+    /// Computes the requests of a change before it is due. Changes must be prepared in time order.
     pub(crate) fn prepare(&mut self, change: &Change) {
         let ChangeKind::LinkState { links, up, forwarding } = &change.kind else { return };
         let before = (self.link_up.clone(), Arc::clone(&self.routes));
@@ -189,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_in_outages_are_separate_from_others() {
+    fn counts_drops_without_carrier_separately() {
         let mut outage = Outage::default();
         outage.change(false, 5);
         assert_eq!(outage.dropped(9), 4, "those since the loss of the carrier");

@@ -21,7 +21,7 @@ use base::{Span, Time};
 use lab::plan::Role;
 use lab::routes::Routes;
 
-/// A network, and what fails in it.
+/// A network, and the failures in it.
 #[derive(Clone, Debug)]
 struct Case {
     routing: &'static str,
@@ -252,8 +252,8 @@ impl State<'_> {
     }
 }
 
-/// All questions about a state: the host, its address or none, and the destination.
-fn questions(plan: &Plan) -> impl Iterator<Item = (NodeId, Option<IfaceId>, IfaceId)> {
+/// All queries about a state: the host, its address or none, and the destination.
+fn queries(plan: &Plan) -> impl Iterator<Item = (NodeId, Option<IfaceId>, IfaceId)> {
     let is_host = |node: NodeId| plan.nodes[node.index()].kind == Role::Host;
     let hosts = (0..plan.nodes.len()).map(NodeId::at).filter(move |node| is_host(*node));
     hosts.flat_map(move |from| {
@@ -278,7 +278,7 @@ fn compare(
     kernels: &Kernels<'_>,
     simulated: &dyn Fn(NodeId, NodeId) -> Outcome,
 ) -> Result<(), TestCaseError> {
-    for (from, source, to) in questions(state.plan) {
+    for (from, source, to) in queries(state.plan) {
         let next = |node: NodeId| match state.plan.nodes[node.index()].fabric {
             NodeKind::Edge => kernels(node, None, to),
             _ => state.routes.next(node, to).to_vec(),
@@ -414,7 +414,7 @@ proptest! {
 
     /// The routes that kernels have after each failure lead along the paths of the simulator.
     #[test]
-    fn routes_of_kernels_agree_with_simulated_paths(case in cases()) {
+    fn kernel_routes_agree_with_simulated_paths(case in cases()) {
         let plan = parse(&case);
         let simulated = simulate(&case, &plan);
         let plan = case.with_kernels(&plan);
@@ -494,7 +494,7 @@ fn with_kernels(
     each_state(plan, ipv6, change, |second, state| {
         let mut answers = BTreeMap::new();
         for host in &enclosure.hosts {
-            ask(state, host, &mut answers);
+            query_routes(state, host, &mut answers);
         }
         let kernels = |node, source, to| answers[&(node, source, to)].clone();
         compare(state, &kernels, &|from, to| simulated(second, from, to))
@@ -502,8 +502,8 @@ fn with_kernels(
     Ok(())
 }
 
-/// Asks the kernel of a node for its routes to all addresses.
-fn ask(
+/// Queries the kernel of a node for its routes to all addresses.
+fn query_routes(
     state: &State<'_>,
     host: &HostNet,
     answers: &mut BTreeMap<(NodeId, Option<IfaceId>, IfaceId), Vec<IfaceId>>,
@@ -516,7 +516,7 @@ fn ask(
         to != host.node && state.plan.nodes[to.index()].kind != Role::Switch
     });
     let mut text = String::new();
-    let mut questions = Vec::new();
+    let mut queries = Vec::new();
     for to in others {
         for source in &sources {
             write!(text, "route get fibmatch {}", state.address(to)).unwrap();
@@ -524,7 +524,7 @@ fn ask(
                 write!(text, " from {}", state.address(*source)).unwrap();
             }
             text.push('\n');
-            questions.push((host.node, *source, to));
+            queries.push((host.node, *source, to));
         }
     }
     let run = || {
@@ -553,10 +553,10 @@ fn ask(
         let is_device = |iface: &&IfaceId| Some(&*state.plan.ifaces[iface.index()].name) == device;
         found.last_mut().unwrap().extend(node.ifaces.iter().find(is_device));
     }
-    assert_eq!(found.len() + failed.len(), questions.len(), "{text}{routes}{errors}");
+    assert_eq!(found.len() + failed.len(), queries.len(), "{text}{routes}{errors}");
     let mut found = found.into_iter();
-    for (line, question) in (1..).zip(questions) {
+    for (line, query) in (1..).zip(queries) {
         let route = if failed.contains(&line) { Vec::new() } else { found.next().unwrap() };
-        answers.insert(question, route);
+        answers.insert(query, route);
     }
 }

@@ -19,17 +19,17 @@ use crate::uplink::GATEWAY;
 pub struct PrivateMounts(pub(crate) ());
 
 /// Directory in which the files are created: any existing directory; the mount on it is temporary.
-const WORKSHOP: &str = "/tmp";
+const TEMPORARY_MOUNT: &str = "/tmp";
 
 const RESOLVER: &str = "\
-# Inside a lab there is no name server; names come from the hosts file.
+# A lab has no name server: names are looked up in the hosts file.
 nameserver 127.0.0.1
 options timeout:1 attempts:1
 ";
 
 /// Prefer IPv4 to IPv6 (RFC 6724 section 2.1 permits a site policy), since a lab's programs often
 /// listen on IPv4 only.
-const PREFERENCE: &str = "\
+const ADDRESS_PREFERENCE: &str = "\
 precedence ::1/128 50
 precedence ::/0 40
 precedence 2002::/16 30
@@ -43,9 +43,8 @@ pub fn hosts_text(plan: &Plan) -> String {
     add_nodes(text, plan, |_| true)
 }
 
-/// The hosts file for a command of the user, which keeps the names of the machine. The name of the
-/// router with the uplink is the machine itself: pasta maps the gateway's address to its loopback
-/// address.
+/// The hosts file for a command of the user, with the names of the machine. The router with the
+/// uplink is the machine: pasta maps the gateway's address to the machine's loopback address.
 pub(crate) fn attached_hosts_text(plan: &Plan, machine: &str) -> String {
     let Uplink::Router(outside) = plan.uplink else {
         return add_nodes(String::new(), plan, |_| true) + machine;
@@ -84,20 +83,20 @@ pub fn install_names(_: &PrivateMounts, hosts: String, resolver: Option<&str>) -
     let mut files = BTreeMap::from([
         ("/etc/hosts", hosts),
         ("/etc/resolv.conf", resolver.unwrap_or(RESOLVER).to_owned()),
-        ("/etc/gai.conf", PREFERENCE.to_owned()),
+        ("/etc/gai.conf", ADDRESS_PREFERENCE.to_owned()),
     ]);
     if let Ok(original) = fs::read_to_string("/etc/nsswitch.conf") {
         files.insert("/etc/nsswitch.conf", switch_text(&original));
     }
     // Only the first is required; for the others the defaults of kernel and libc are sufficient.
     files.retain(|target, _| *target == "/etc/hosts" || Path::new(target).exists());
-    let workshop = Path::new(WORKSHOP);
-    let installed = namespace::mount_new("tmpfs", workshop, Mode::Plain).map(|()| {
+    let mount = Path::new(TEMPORARY_MOUNT);
+    let installed = namespace::mount_new("tmpfs", mount, Mode::Plain).map(|()| {
         let notices: Vec<Notice> = files
             .iter()
             .enumerate()
             .filter_map(|(at, (target, text))| {
-                let source = workshop.join(at.to_string());
+                let source = mount.join(at.to_string());
                 let written = fs::write(&source, text)
                     .map_err(|cause| sys::Error::file("write", &source, cause));
                 let target = Path::new(target);
@@ -112,7 +111,7 @@ pub fn install_names(_: &PrivateMounts, hosts: String, resolver: Option<&str>) -
     match installed {
         Ok(mut notices) => {
             // The bind mounts keep the files.
-            notices.extend(namespace::detach(workshop).err().map(Notice::Names));
+            notices.extend(namespace::detach(mount).err().map(Notice::Names));
             notices
         }
         Err(cause) => vec![Notice::Names(cause)],
@@ -122,7 +121,7 @@ pub fn install_names(_: &PrivateMounts, hosts: String, resolver: Option<&str>) -
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_switch_reads_files_first() {
+    fn name_switch_reads_hosts_file_first() {
         let text = super::switch_text("passwd: files\nhosts: resolve [!UNAVAIL=return] files\n");
         assert_eq!(text, "passwd: files\nhosts: files dns\n");
     }

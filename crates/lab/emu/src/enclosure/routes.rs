@@ -18,7 +18,6 @@ const LAB_V6: (IpAddr, u8) = (IpAddr::V6(Ipv6Addr::new(0xfd6e, 0x6574, 0, 0, 0, 
 const ANY_V4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 const ANY_V6: (IpAddr, u8) = (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
-/// The network address of `address`.
 pub(super) fn network(address: IpAddr, prefix: u8) -> (IpAddr, u8) {
     let masked = match address {
         IpAddr::V4(address) => {
@@ -279,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_hold_their_addresses() {
+    fn network_contains_its_addresses() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         assert_eq!(network(ip("10.1.2.3"), 24), (ip("10.1.2.0"), 24));
         assert_eq!(network(ip("10.1.2.3"), 0), ANY_V4);

@@ -26,13 +26,13 @@ const FORWARDING: [&str; 2] = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forward
 const SOLICITATIONS: (&str, &str) = ("net/ipv6/conf/default/router_solicitations", "0");
 
 /// A user namespace accepts only groups that are mapped into it.
-const PING: &str = "net/ipv4/ping_group_range";
+const PING_GROUP_RANGE: &str = "net/ipv4/ping_group_range";
 
 /// The first port that programs without capabilities may use.
-const PORTS: &str = "net/ipv4/ip_unprivileged_port_start";
+const UNPRIVILEGED_PORT_START: &str = "net/ipv4/ip_unprivileged_port_start";
 
 /// Permits asymmetric routing, and selects equal-cost paths per flow.
-const SEVERAL_WAYS: [(&str, &str); 4] = [
+const MULTIPATH: [(&str, &str); 4] = [
     ("net/ipv4/conf/all/rp_filter", "0"),
     ("net/ipv4/conf/default/rp_filter", "0"),
     ("net/ipv4/fib_multipath_hash_policy", "1"),
@@ -47,11 +47,11 @@ impl Sysctls {
             sysctl::read(name).is_ok_and(|now| now != *value)
         };
         let forwarding = |value| FORWARDING.map(|name| (name, value));
-        let several = SEVERAL_WAYS.into_iter().filter(differs);
+        let multipath = MULTIPATH.into_iter().filter(differs);
         let host: Vec<_> =
             forwarding("0").into_iter().chain([SOLICITATIONS]).filter(differs).collect();
-        let router = forwarding("1").into_iter().filter(differs).chain(several.clone()).collect();
-        let multi_homed = host.iter().copied().chain(several).collect();
+        let router = forwarding("1").into_iter().filter(differs).chain(multipath.clone()).collect();
+        let multi_homed = host.iter().copied().chain(multipath).collect();
         let with_users = plan.programs.iter().filter(|program| program.user.is_some());
         let with_users = with_users.map(|program| program.node).collect();
         Self { host, multi_homed, router, ping_groups: None, with_users }
@@ -68,13 +68,13 @@ impl Sysctls {
             sysctl::write(name, value)?;
         }
         if node.user.is_some() || self.with_users.contains(&id) {
-            sysctl::write(PORTS, "0")?;
+            sysctl::write(UNPRIVILEGED_PORT_START, "0")?;
         }
         match self.ping_groups {
-            Some(groups) => sysctl::write(PING, groups)?,
+            Some(groups) => sysctl::write(PING_GROUP_RANGE, groups)?,
             None => {
                 for groups in ["0 2147483647", "0 65535", "0 0"] {
-                    if sysctl::write(PING, groups).is_ok() {
+                    if sysctl::write(PING_GROUP_RANGE, groups).is_ok() {
                         self.ping_groups = Some(groups);
                         break;
                     }

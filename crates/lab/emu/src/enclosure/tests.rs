@@ -45,7 +45,7 @@ fn check_packets(plan: &Plan, enclosure: &Enclosure) {
             } else {
                 "2001:db8::1".parse().unwrap()
             };
-            // Parallel tests may overflow the kernel's backlog of this processor.
+            // Parallel tests may overflow the kernel's receive backlog of this CPU.
             let attempt = (0..50).find(|_| exchange(host, &socket, (far, 4000).into()));
             repeated += attempt.unwrap_or_else(|| panic!("{address}: nothing came through"));
         }
@@ -78,7 +78,7 @@ fn exchange(host: &HostNet, socket: &UdpSocket, far: SocketAddr) -> bool {
             Err(error) => panic!("{error}"),
         }
     };
-    let answer = turned(&packet[..length], port.framing);
+    let answer = swapped(&packet[..length], port.framing);
     file.write_all(&answer).unwrap();
     let mut text = [0; 16];
     match socket.recv_from(&mut text) {
@@ -92,7 +92,7 @@ fn exchange(host: &HostNet, socket: &UdpSocket, far: SocketAddr) -> bool {
 }
 
 /// The packet with source and destination swapped, which does not change the Internet checksum.
-fn turned(packet: &[u8], framing: Framing) -> Vec<u8> {
+fn swapped(packet: &[u8], framing: Framing) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if let Framing::Ethernet(header) = framing {
         packet[HEADER..HEADER + 12].copy_from_slice(&header);
@@ -107,16 +107,18 @@ fn turned(packet: &[u8], framing: Framing) -> Vec<u8> {
 }
 
 #[test]
-fn packets_pass_both_ways_by_tun() {
+fn tun_engine_carries_packets_in_both_directions() {
     let plan = sample::star(3);
-    enclosed("packets_pass_both_ways_by_tun", &plan, &FirstIface::of(&plan), Engine::Tun);
+    let test = "tun_engine_carries_packets_in_both_directions";
+    enclosed(test, &plan, &FirstIface::of(&plan), Engine::Tun);
 }
 
 #[test]
-fn packets_pass_both_ways_by_packet_socket() {
+fn packet_engine_carries_packets_in_both_directions() {
     let plan = sample::star(3);
     let forwarding = FirstIface::of(&plan);
-    enclosed("packets_pass_both_ways_by_packet_socket", &plan, &forwarding, Engine::Packet);
+    let test = "packet_engine_carries_packets_in_both_directions";
+    enclosed(test, &plan, &forwarding, Engine::Packet);
 }
 
 /// Runs `ip` in the namespace of a node.
@@ -131,7 +133,7 @@ fn ip(enclosure: &Enclosure, node: usize, arguments: &str) -> String {
 
 /// A host with two interfaces between two hosts: the second host is behind the second interface.
 #[test]
-fn a_multi_homed_host_answers_from_where_it_was_asked() {
+fn multi_homed_host_replies_from_queried_address() {
     struct Direct;
     impl Forwarding for Direct {
         fn next(&self, node: NodeId, dest: IfaceId) -> &[IfaceId] {
@@ -145,12 +147,13 @@ fn a_multi_homed_host_answers_from_where_it_was_asked() {
     }
     let nodes = [("m", Role::Host, true), ("a", Role::Host, true), ("b", Role::Host, true)];
     let plan = sample::plan(&nodes, &[(0, 1), (0, 2)]);
-    if !enclosed("a_multi_homed_host_…", &plan, &Direct, Engine::Tun) {
+    let test = "multi_homed_host_replies_from_queried_address";
+    if !enclosed(test, &plan, &Direct, Engine::Tun) {
         return;
     }
     let enclosure = build(&plan, &Direct, Engine::Tun).unwrap();
     if std::process::Command::new("ip").arg("-V").output().is_err() {
-        eprintln!("SKIPPED a_multi_homed_host_…: iproute2 is not installed");
+        eprintln!("SKIPPED {test}: iproute2 is not installed");
         return;
     }
     let get = |to: &str| ip(&enclosure, 0, &format!("route get {to}"));
@@ -166,14 +169,15 @@ fn a_multi_homed_host_answers_from_where_it_was_asked() {
 }
 
 #[test]
-fn a_router_without_routing_knows_only_its_subnets_and_forwards() {
+fn router_without_routing_has_connected_routes_only() {
     let nodes = [("r", Role::Router, true), ("a", Role::Host, true), ("b", Role::Host, true)];
     let mut plan = sample::plan(&nodes, &[(0, 1), (0, 2)]);
     plan.routing = Routing::None;
     plan.links[1].directions[0].mtu = Bytes::new(9000);
     plan.links[1].directions[0].delay = Span::from_millis(1);
     let forwarding = FirstIface::of(&plan);
-    if !enclosed("a_router_without_routing_…", &plan, &forwarding, Engine::Tun) {
+    let test = "router_without_routing_has_connected_routes_only";
+    if !enclosed(test, &plan, &forwarding, Engine::Tun) {
         return;
     }
     let enclosure = build(&plan, &forwarding, Engine::Tun).unwrap();
@@ -192,14 +196,14 @@ fn a_router_without_routing_knows_only_its_subnets_and_forwards() {
 }
 
 #[test]
-fn hosts_are_named_with_all_addresses() {
+fn hosts_file_lists_all_addresses() {
     let text = hosts_text(&sample::star(2));
     assert!(text.contains("\n10.0.0.2 h0\nfd6e:6574::2 h0\n"), "{text}");
     assert!(text.contains("10.0.0.1 hub\n") && text.starts_with("127.0.0.1 localhost\n"));
 }
 
 #[test]
-fn damaged_datagrams_are_counted_in_both_families() {
+fn counts_checksum_failures_of_both_families() {
     let v4 = "Tcp: RtoAlgorithm InCsumErrors\nTcp: 1 9\n\
               Udp: InDatagrams NoPorts InCsumErrors IgnoredMulti\nUdp: 400 1 74 0\n\
               UdpLite: InDatagrams InCsumErrors\nUdpLite: 0 0\n";

@@ -11,21 +11,21 @@ use workload::BulkFlow;
 
 use super::Placed;
 use super::content::{Content, Damage};
-use super::mptcp::{Others, SubflowMeter};
-use super::rendezvous::{Awaited, Dial, RECEIVER_SLOT, Receipt, Rendezvous};
-use super::traffic::{CHUNK, Connections, Endpoints, Progress, Scope, gone};
+use super::mptcp::{AdditionalPaths, SubflowMeter};
+use super::rendezvous::{Dial, PartialReceipt, RECEIVER_SLOT, Receipt, Rendezvous};
+use super::traffic::{CHUNK_BYTES, Connections, Endpoints, Progress, Scope, closed_error};
 
 /// Maximum number of connections of a flow.
 pub(super) const MAX_STREAMS: u32 = 1024;
 
 /// Maximum number of messages written per turn; each costs a system call.
-const MESSAGES: u32 = 256;
+const MAX_MESSAGES_PER_TURN: u32 = 256;
 
-/// Bytes of payload generated or compared at a time.
-const PIECE: usize = 64 << 10;
+/// Bytes of payload that are generated or compared at a time.
+const VERIFIED_CHUNK_BYTES: usize = 64 << 10;
 
 /// Received bytes discarded per call.
-const DISCARD: usize = 4 << 20;
+const DISCARD_BYTES: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -48,7 +48,7 @@ struct Sender {
     /// Remaining bytes of the current message.
     message_left: u64,
     /// The receipt of a receiver on another agent.
-    receipt: Awaited,
+    receipt: PartialReceipt,
 }
 
 struct Receiver {
@@ -60,7 +60,7 @@ struct Receiver {
 }
 
 /// Slot 0 listens, slots 1 to `streams` send, the next `streams` receive. An end on another agent
-/// has no connections or slots here.
+/// has no slots here.
 pub(super) struct Bulk {
     listener: Option<OwnedFd>,
     streams: usize,
@@ -72,11 +72,11 @@ pub(super) struct Bulk {
     message: Option<u64>,
     /// Sum of the receipts from another agent, with the latest end time.
     receipts: Receipt,
-    multipath: Option<Several>,
+    multipath: Option<MultipathState>,
 }
 
 /// Verified content and subflows of a multipath flow, which has one connection.
-struct Several {
+struct MultipathState {
     content: Content,
     meter: SubflowMeter,
 }
@@ -89,7 +89,7 @@ impl Bulk {
         (tcp, streams, message): (&Tcp, u32, Option<Bytes>),
         scope: &mut Scope<'_>,
     ) -> sys::Result<Self> {
-        let others = Others::of(placed);
+        let others = AdditionalPaths::of(placed);
         if others.is_some() {
             scope.paths.prepare(placed, scope.queue)?;
         }
@@ -106,14 +106,14 @@ impl Bulk {
                 socket: Some(socket),
                 state: State::Connecting,
                 message_left: 0,
-                receipt: Awaited::default(),
+                receipt: PartialReceipt::default(),
             });
         }
         let now = scope.now();
         if rendezvous.receiver.is_some() {
-            scope.tally.start_gap_measurement(now);
+            scope.counters.start_gap_measurement(now);
         }
-        let multipath = others.map(|_| Several {
+        let multipath = others.map(|_| MultipathState {
             content: Content::new(scope.random(&placed.flow.name, "content")),
             meter: SubflowMeter::new(placed),
         });
@@ -156,7 +156,7 @@ impl Bulk {
         let (Some(socket), Some(dial)) = (&sender.socket, dial) else {
             return Ok(Progress::Going);
         };
-        if sender.state == State::Finished && dial.is_far() {
+        if sender.state == State::Finished && dial.is_remote() {
             // Read first: a receipt that arrived before the connection failed is valid.
             let Some(receipt) = sender.receipt.read(socket)? else { return Ok(Progress::Going) };
             scope.modify(socket, index as u32 + 1, Interest::Nothing)?;
@@ -168,11 +168,11 @@ impl Bulk {
             return Ok(Progress::Going);
         }
         if readiness.failed {
-            let error = socket::pending_error(socket.as_fd()).err().unwrap_or_else(gone);
+            let error = socket::pending_error(socket.as_fd()).err().unwrap_or_else(closed_error);
             if sender.state != State::Connecting {
                 return Err(error);
             }
-            sender.state = State::Refused(dial.again(error, scope.now())?);
+            sender.state = State::Refused(dial.next_attempt(error, scope.now())?);
             sender.socket = None;
             return Ok(Progress::Going);
         }
@@ -201,15 +201,15 @@ impl Bulk {
         if matches!(sender.state, State::Connecting | State::Idle) {
             sender.state = State::Sending;
         }
-        let (mut budget, mut messages) = (CHUNK, MESSAGES);
+        let (mut budget, mut messages) = (CHUNK_BYTES, MAX_MESSAGES_PER_TURN);
         while sender.state == State::Sending && budget > 0 && messages > 0 {
             if sender.message_left == 0 {
                 sender.message_left = self.message.unwrap_or(u64::MAX).min(self.flow.left());
             }
             if sender.message_left == 0 {
                 socket::finish_writing(socket.as_fd())?;
-                let is_far = self.dial.as_ref().is_some_and(Dial::is_far);
-                let awaited = if is_far { Interest::Read } else { Interest::Nothing };
+                let is_remote = self.dial.as_ref().is_some_and(Dial::is_remote);
+                let awaited = if is_remote { Interest::Read } else { Interest::Nothing };
                 scope.modify(socket, slot, awaited)?;
                 sender.state = State::Finished;
                 break;
@@ -225,11 +225,11 @@ impl Bulk {
                 sender.state = State::Idle;
                 break;
             }
-            let length = budget.min(usize::try_from(room).unwrap_or(CHUNK));
+            let length = budget.min(usize::try_from(room).unwrap_or(CHUNK_BYTES));
             let data = match &self.multipath {
-                Some(several) => {
-                    let data = &mut scope.scratch[..length.min(PIECE)];
-                    several.content.fill(self.flow.written(), data);
+                Some(multipath) => {
+                    let data = &mut scope.scratch[..length.min(VERIFIED_CHUNK_BYTES)];
+                    multipath.content.fill(self.flow.written(), data);
                     &*data
                 }
                 None => &scope.payload[..length],
@@ -241,7 +241,7 @@ impl Bulk {
             let Some(sent) = write(socket.as_fd(), data)? else { break };
             messages -= u32::from(ends);
             let taken = sent as u64;
-            scope.tally.sent += taken;
+            scope.counters.sent += taken;
             self.flow.on_written(taken);
             sender.message_left -= taken;
             budget -= sent;
@@ -261,21 +261,21 @@ impl Bulk {
         let Some(receiver) = self.receivers.get_mut(index) else { return Ok(Progress::Going) };
         let Some(socket) = &receiver.socket else { return Ok(Progress::Going) };
         if receiver.ended {
-            // The sender, on another agent, has its receipt and has closed the connection.
+            // The sender, on another agent, has received the receipt and closed the connection.
             receiver.socket = None;
             return Ok(Progress::Going);
         }
         if self.flow.is_paused() {
             if failed {
-                // Otherwise the event queue would report it again and again.
+                // Without an error, the event queue would report the closed connection repeatedly.
                 socket::pending_error(socket.as_fd())?;
-                return Err(gone());
+                return Err(closed_error());
             }
             return Ok(Progress::Going);
         }
         let taken = match &self.multipath {
-            None => socket::discard(socket.as_fd(), DISCARD)?,
-            Some(several) => match several.take(&self.flow, scope, socket.as_fd())? {
+            None => socket::discard(socket.as_fd(), DISCARD_BYTES)?,
+            Some(multipath) => match multipath.take(&self.flow, scope, socket.as_fd())? {
                 Ok(taken) => taken,
                 Err(damage) => return Ok(Progress::Damaged(damage)),
             },
@@ -298,15 +298,15 @@ impl Bulk {
             Some(count) => {
                 receiver.received += count as u64;
                 self.flow.on_received(count as u64);
-                scope.tally.received += count as u64;
-                scope.tally.on_bytes_received(now);
+                scope.counters.received += count as u64;
+                scope.counters.on_bytes_received(now);
             }
         }
         Ok(Progress::Going)
     }
 }
 
-impl Several {
+impl MultipathState {
     /// Reads received payload and verifies it; at the end of the stream also its length.
     fn take(
         &self,
@@ -314,7 +314,7 @@ impl Several {
         scope: &mut Scope<'_>,
         socket: BorrowedFd<'_>,
     ) -> sys::Result<Result<Option<usize>, Damage>> {
-        let (data, comparison) = scope.scratch.split_at_mut(CHUNK - PIECE);
+        let (data, comparison) = scope.scratch.split_at_mut(CHUNK_BYTES - VERIFIED_CHUNK_BYTES);
         let taken = socket::read(socket, data)?;
         let checked = match taken {
             None => Ok(()),
@@ -379,25 +379,25 @@ impl Endpoints for Bulk {
         self.flow.next_wake(idle).into_iter().chain(again).min()
     }
 
-    fn observe(&mut self, tally: &mut FlowCounters) {
+    fn observe(&mut self, counters: &mut FlowCounters) {
         let mut sockets = self.senders.iter().filter_map(|sender| sender.socket.as_ref());
-        if let Some(several) = &mut self.multipath {
+        if let Some(multipath) = &mut self.multipath {
             let receiver = self.receivers.first().and_then(|receiver| receiver.socket.as_ref());
             if let Some(sender) = sockets.next() {
-                several.meter.observe(tally, sender.as_fd(), receiver.map(AsFd::as_fd));
+                multipath.meter.observe(counters, sender.as_fd(), receiver.map(AsFd::as_fd));
             }
             return;
         }
         let mut connections = Connections::default();
         sockets.for_each(|socket| connections.add(socket.as_fd()));
-        connections.report(tally);
+        connections.report(counters);
     }
 
     fn close(&mut self, scope: &mut Scope<'_>) {
         let receivers = || self.receivers.iter().filter_map(|receiver| receiver.socket.as_ref());
         for receiver in receivers().filter(|_| !self.flow.is_paused()) {
-            while let Ok(Some(count @ 1..)) = socket::discard(receiver.as_fd(), DISCARD) {
-                scope.tally.received += count as u64;
+            while let Ok(Some(count @ 1..)) = socket::discard(receiver.as_fd(), DISCARD_BYTES) {
+                scope.counters.received += count as u64;
             }
         }
         let senders = self.senders.iter().filter_map(|sender| sender.socket.as_ref());
@@ -405,8 +405,8 @@ impl Endpoints for Bulk {
         // and a receiver on another agent would wait for its sender to close. If this fails, the
         // connection no longer exists.
         let is_open = !self.flow.has_ended();
-        let is_far = self.dial.as_ref().is_some_and(Dial::is_far);
-        let senders = senders.filter(|_| is_open || is_far);
+        let is_remote = self.dial.as_ref().is_some_and(Dial::is_remote);
+        let senders = senders.filter(|_| is_open || is_remote);
         for socket in senders.chain(receivers().filter(|_| is_open)) {
             let _ = socket::reset_on_close(socket.as_fd());
         }

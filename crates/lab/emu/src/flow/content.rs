@@ -6,9 +6,9 @@ use std::fmt;
 use base::RandomStream;
 
 /// Range around a damaged position that is searched for the received bytes.
-const SEARCH: u64 = 4 << 20;
+const SEARCH_RANGE_BYTES: u64 = 4 << 20;
 /// Number of equal bytes that is sufficient to identify a position.
-const TELLING: usize = 16;
+const MIN_MATCH_BYTES: usize = 16;
 
 /// A reproducible infinite stream.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +26,10 @@ pub(super) struct Damage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// This many bytes are missing.
-    Lost(u64),
-    /// The stream repeats from this many bytes before.
-    Again(u64),
+    /// Number of missing bytes.
+    Missing(u64),
+    /// Number of bytes by which the stream jumped back.
+    Repeated(u64),
     Wrong,
 }
 
@@ -37,8 +37,8 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the stream is damaged at byte {}: ", self.offset)?;
         match self.kind {
-            Kind::Lost(bytes) => write!(f, "{bytes} bytes are lost"),
-            Kind::Again(bytes) => write!(f, "the {bytes} bytes before it are repeated"),
+            Kind::Missing(bytes) => write!(f, "{bytes} bytes are missing"),
+            Kind::Repeated(bytes) => write!(f, "the {bytes} bytes before it are repeated"),
             Kind::Wrong => f.write_str("the received bytes were never sent"),
         }
     }
@@ -87,21 +87,21 @@ impl Content {
         if received == sent {
             return Ok(());
         }
-        let lost = Kind::Lost(sent.saturating_sub(received));
+        let lost = Kind::Missing(sent.saturating_sub(received));
         let kind = if received < sent { lost } else { Kind::Wrong };
         Err(Damage { offset: received.min(sent), kind })
     }
 
     /// Classifies an error by the correct position of the bytes received at `offset`.
     fn search(self, offset: u64, data: &[u8]) -> Kind {
-        let Some(telling) = data.get(..TELLING) else { return Kind::Wrong };
-        let from = offset.saturating_sub(SEARCH);
-        let mut around = vec![0; (offset - from + SEARCH) as usize];
+        let Some(needle) = data.get(..MIN_MATCH_BYTES) else { return Kind::Wrong };
+        let from = offset.saturating_sub(SEARCH_RANGE_BYTES);
+        let mut around = vec![0; (offset - from + SEARCH_RANGE_BYTES) as usize];
         self.fill(from, &mut around);
-        let found = around.windows(TELLING).position(|window| window == telling);
+        let found = around.windows(MIN_MATCH_BYTES).position(|window| window == needle);
         match found.map(|at| from + at as u64) {
-            Some(place) if place > offset => Kind::Lost(place - offset),
-            Some(place) => Kind::Again(offset - place),
+            Some(place) if place > offset => Kind::Missing(place - offset),
+            Some(place) => Kind::Repeated(offset - place),
             None => Kind::Wrong,
         }
     }
@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_are_those_of_the_whole(offset in 0u64..5000, length in 0usize..100) {
+        fn parts_equal_slices_of_whole_stream(offset in 0u64..5000, length in 0usize..100) {
             let whole = part(0, 6000);
             let start = offset as usize;
             prop_assert_eq!(part(offset, length), &whole[start..start + length]);
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_by_its_kind() {
+    fn classifies_stream_damage() {
         let check =
             |data: &[u8]| content().check(1000, data, &mut [0; 64]).map_err(|d| d.to_string());
         let join = |a: Vec<u8>, b: Vec<u8>| [a, b].concat();
         let at = "the stream is damaged at byte 1100: ";
         let lost = join(part(1000, 100), part(1350, 100));
-        assert_eq!(check(&lost), Err(format!("{at}250 bytes are lost")));
+        assert_eq!(check(&lost), Err(format!("{at}250 bytes are missing")));
         let again = join(part(1000, 100), part(1060, 100));
         assert_eq!(check(&again), Err(format!("{at}the 40 bytes before it are repeated")));
         let mut wrong = part(1000, 200);
@@ -156,6 +156,6 @@ mod tests {
         assert_eq!(check(&wrong), Err(format!("{at}the received bytes were never sent")));
         assert_eq!(Content::check_end(5, 5), Ok(()));
         let end = Content::check_end(5, 9).unwrap_err().to_string();
-        assert_eq!(end, "the stream is damaged at byte 5: 4 bytes are lost");
+        assert_eq!(end, "the stream is damaged at byte 5: 4 bytes are missing");
     }
 }

@@ -13,7 +13,7 @@ use std::sync::mpsc::Receiver;
 use base::{FlowId, Span, Time};
 use cpu::CpuWaits;
 use lab::plan::{MultipathKind, Traffic};
-use run::{FlowCounters, FlowLifetime, FlowResult, Half, Outcome};
+use run::{FlowCounters, FlowEnds, FlowLifetime, FlowResult, Outcome};
 use slot::{Phase, Slot};
 use sys::socket::{Interest, Ready, ReadyQueue};
 use workload::{BulkFlow, RequestsFlow, RpcFlow, TransfersFlow};
@@ -25,38 +25,38 @@ use super::paced::Paced;
 use super::queries::Queries;
 use super::rendezvous::{RECEIVER_SLOT, Rendezvous};
 use super::streams::Streams;
-use super::traffic::{CHUNK, Endpoints, Progress, Scope};
-use super::{Ended, FlowOptions, FlowSink, Observation, Placed};
+use super::traffic::{CHUNK_BYTES, Endpoints, Progress, Scope};
+use super::{FlowOptions, FlowResults, FlowSink, Observation, Placed};
 
 /// Commands to the flow thread.
 #[derive(Debug)]
 pub(super) enum Command {
     Start(FlowId),
     Stop(FlowId),
-    Lose(FlowId),
-    Regain(FlowId),
+    AgentLost(FlowId),
+    AgentRestored(FlowId),
     Finish,
 }
 
 /// Token of the descriptor that signals commands.
-const COMMANDS: u64 = u64::MAX;
+const COMMAND_TOKEN: u64 = u64::MAX;
 
 /// Time between the failure of a flow's end on another agent and the failure of the flow, since the
 /// lab's schedule may end the flow here a little later.
-const GRACE: Span = Span::from_secs(2);
+const SPLIT_FAILURE_DELAY: Span = Span::from_secs(2);
 
 /// Shortest time between two readings of a flow's RTT. A percentile of a hundred readings is one of
 /// the two largest, which one stall of the host changes.
 const RTT_INTERVAL: Span = Span::from_millis(10);
 
-/// A flow that is opened at most this late begins its schedule at its planned start.
+/// Maximum delay with which a flow is opened and still begins its schedule at its planned start.
 const MAX_LATE_START: Span = Span::from_millis(100);
 
-/// At most this part of a CPU is spent on readings of RTTs.
-const RTT_CPU_PART: u64 = 50;
+/// Minimum pause between readings of RTTs, as a multiple of a reading's duration: 2 % of a CPU.
+const RTT_PAUSE_FACTOR: u64 = 50;
 
 /// Time after which a flow fails if the agent of its other end is lost.
-const LOST_HOST_TIMEOUT: Span = Span::from_secs(10);
+const LOST_AGENT_TIMEOUT: Span = Span::from_secs(10);
 
 /// State shared by all flows.
 struct Shared {
@@ -70,11 +70,11 @@ struct Shared {
 }
 
 impl Shared {
-    fn scope<'a>(&'a mut self, base: u64, tally: &'a mut FlowCounters) -> Scope<'a> {
+    fn scope<'a>(&'a mut self, base: u64, counters: &'a mut FlowCounters) -> Scope<'a> {
         Scope {
             queue: &self.queue,
             base,
-            tally,
+            counters,
             payload: &self.payload,
             scratch: &mut self.scratch,
             paths: &mut self.paths,
@@ -114,15 +114,15 @@ impl Driver {
         let first = Time::ZERO + options.interval;
         let queue = ReadyQueue::try_new()?;
         let waits = options.waits.as_ref().map(|(waits, _)| Arc::clone(&waits.flows));
-        queue.add(waker.as_fd(), COMMANDS, Interest::Read)?;
+        queue.add(waker.as_fd(), COMMAND_TOKEN, Interest::Read)?;
         let mut this = Self {
             slots: flows.into_iter().map(|flow| Slot::new(flow, &options)).collect(),
             shared: Shared {
                 queue,
                 options,
                 sink,
-                payload: vec![0; CHUNK],
-                scratch: vec![0; CHUNK],
+                payload: vec![0; CHUNK_BYTES],
+                scratch: vec![0; CHUNK_BYTES],
                 paths: PathManagers::default(),
                 sessions: Sessions::default(),
             },
@@ -142,9 +142,9 @@ impl Driver {
         Ok(this)
     }
 
-    /// Drives all flows until the `Finish` command.
-    pub(super) fn run(mut self) -> Ended {
-        // Without it deadlines are 50 µs late.
+    /// Drives all flows until the command `Finish`.
+    pub(super) fn run(mut self) -> FlowResults {
+        // The default timer slack of 50 µs would delay deadlines.
         let _ = sys::sched::set_timer_slack(1);
         self.waits.start(self.now());
         for index in 0..self.slots.len() {
@@ -163,11 +163,11 @@ impl Driver {
             self.waits.observe(self.now(), now + Span::from_nanos(wait), ready.len());
             let mut finish = false;
             for Ready { token, readiness } in ready.drain(..) {
-                if token == COMMANDS {
-                    finish |= self.obey();
+                if token == COMMAND_TOKEN {
+                    finish |= self.handle_commands();
                     continue;
                 }
-                if self.shared.paths.obey(token) {
+                if self.shared.paths.handle_token(token) {
                     continue;
                 }
                 let (index, run) = ((token >> 32) as usize, (token >> 16) as u16);
@@ -203,9 +203,9 @@ impl Driver {
     }
 
     /// Handles commands; returns whether the last one was `Finish`.
-    fn obey(&mut self) -> bool {
+    fn handle_commands(&mut self) -> bool {
         let mut counter = [0; 8];
-        // If there is nothing to read, the signal was read together with an earlier one.
+        // Not readable if the signal was read together with an earlier one.
         let _ = rustix::io::read(&*self.waker, &mut counter);
         while let Ok(command) = self.inbox.try_recv() {
             match command {
@@ -222,12 +222,12 @@ impl Driver {
                         self.end(index, now, Outcome::Stopped);
                     }
                 }
-                Command::Lose(flow) => {
+                Command::AgentLost(flow) => {
                     for index in self.positions(flow) {
-                        self.lose(index);
+                        self.on_agent_lost(index);
                     }
                 }
-                Command::Regain(flow) => {
+                Command::AgentRestored(flow) => {
                     for index in self.positions(flow) {
                         self.slots[index].fails_at = None;
                         self.schedule(index);
@@ -240,8 +240,8 @@ impl Driver {
     }
 
     /// Handles the loss of the agent with the flow's other end, which may return.
-    fn lose(&mut self, index: usize) {
-        let fails_at = self.now() + LOST_HOST_TIMEOUT;
+    fn on_agent_lost(&mut self, index: usize) {
+        let fails_at = self.now() + LOST_AGENT_TIMEOUT;
         let slot = &mut self.slots[index];
         if slot.placed.is_split() {
             slot.fails_at.get_or_insert(fails_at);
@@ -274,7 +274,7 @@ impl Driver {
 
     fn wake(&mut self, index: usize, now: Time) {
         if self.slots[index].fails_at.is_some_and(|at| at <= now) {
-            return self.end(index, now, lost());
+            return self.end(index, now, lost_agent_outcome());
         }
         match &self.slots[index].phase {
             Phase::Waiting => {
@@ -304,9 +304,10 @@ impl Driver {
     /// Opens the receiver for the next run of a flow whose sender is on another agent.
     fn prepare(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        if slot.placed.half() == Half::Accepting {
+        if slot.placed.local_ends() == FlowEnds::Accepting {
             let run = slot.generation.wrapping_add(1);
-            slot.next_rendezvous = Some(self.shared.meet(&slot.placed, base(index, run), run));
+            slot.next_rendezvous =
+                Some(self.shared.open_rendezvous(&slot.placed, token_base(index, run), run));
         }
     }
 
@@ -333,10 +334,11 @@ impl Driver {
         slot.expires = slot.placed.flow.duration.map(|duration| now + duration);
         slot.completion = None;
         slot.touched = true;
-        let (base, run) = (base(index, slot.generation), slot.generation);
+        let (base, run) = (token_base(index, slot.generation), slot.generation);
         let rendezvous = slot.next_rendezvous.take();
-        let rendezvous = rendezvous.unwrap_or_else(|| self.shared.meet(&slot.placed, base, run));
-        let mut scope = self.shared.scope(base, &mut slot.tally);
+        let rendezvous =
+            rendezvous.unwrap_or_else(|| self.shared.open_rendezvous(&slot.placed, base, run));
+        let mut scope = self.shared.scope(base, &mut slot.counters);
         scope.opening = Some(now);
         let opened =
             rendezvous.and_then(|rendezvous| endpoints(&slot.placed, rendezvous, &mut scope));
@@ -365,7 +367,7 @@ impl Driver {
         let (Phase::Running(endpoints) | Phase::Ended(Some(endpoints))) = &mut slot.phase else {
             return;
         };
-        let mut scope = self.shared.scope(base(index, slot.generation), &mut slot.tally);
+        let mut scope = self.shared.scope(token_base(index, slot.generation), &mut slot.counters);
         let progress = turn(endpoints.as_mut(), &mut scope);
         if matches!(slot.phase, Phase::Ended(_)) {
             if progress.is_err() {
@@ -398,17 +400,17 @@ impl Driver {
     /// Handles a failure of the other end on another agent.
     fn fail(&mut self, index: usize, now: Time, error: String) {
         let slot = &mut self.slots[index];
-        slot.close(&mut self.shared, base(index, slot.generation), now);
-        slot.phase = Phase::Failing { error, until: now + GRACE };
+        slot.close(&mut self.shared, token_base(index, slot.generation), now);
+        slot.phase = Phase::Failing { error, until: now + SPLIT_FAILURE_DELAY };
         self.schedule(index);
     }
 
-    /// Closes a flow's sockets. A flow that has not started yet never will.
+    /// Ends a flow and closes its sockets. A flow that has not started will not start.
     fn end(&mut self, index: usize, at: Time, outcome: Outcome) {
         let slot = &mut self.slots[index];
         match &slot.phase {
             Phase::Running(_) => {
-                slot.close(&mut self.shared, base(index, slot.generation), at);
+                slot.close(&mut self.shared, token_base(index, slot.generation), at);
                 slot.outcome = outcome;
             }
             Phase::Failing { .. } => {
@@ -449,13 +451,13 @@ impl Driver {
         let mut active = false;
         for slot in &mut self.slots {
             if let Phase::Running(endpoints) = &mut slot.phase {
-                endpoints.observe(&mut slot.tally);
-                slot.tally.record_rtt();
+                endpoints.observe(&mut slot.counters);
+                slot.counters.record_rtt();
                 active = true;
             }
         }
         let after = self.now();
-        let pause = (after.since(now) * RTT_CPU_PART).max(RTT_INTERVAL);
+        let pause = (after.since(now) * RTT_PAUSE_FACTOR).max(RTT_INTERVAL);
         self.next_rtt = if active { after + pause } else { Time::MAX };
     }
 
@@ -467,40 +469,41 @@ impl Driver {
         for slot in &mut self.slots {
             let running = matches!(slot.phase, Phase::Running(_));
             if let Phase::Running(endpoints) = &mut slot.phase {
-                endpoints.observe(&mut slot.tally);
+                endpoints.observe(&mut slot.counters);
             }
             if !running && !slot.touched {
                 continue;
             }
             slot.touched = running;
-            let sample = slot.tally.cut(now, interval, slot.placed.id, &slot.placed.flow.traffic);
+            let sample =
+                slot.counters.cut(now, interval, slot.placed.id, &slot.placed.flow.traffic);
             let counts = slot.placed.counts_goodput();
             if counts && running && slot.run_started <= self.last_sample {
-                slot.tally.record_goodput(&sample);
+                slot.counters.record_goodput(&sample);
             }
             (self.shared.sink)(Observation::Sample(Box::new(sample)));
-            for sample in slot.tally.cut_subflows(now, interval, slot.placed.id) {
+            for sample in slot.counters.cut_subflows(now, interval, slot.placed.id) {
                 (self.shared.sink)(Observation::Subflow(sample));
             }
         }
         self.last_sample = now;
     }
 
-    fn finish(mut self) -> Ended {
+    fn finish(mut self) -> FlowResults {
         let now = self.now();
         for index in 0..self.slots.len() {
             let is_lost = self.slots[index].fails_at.is_some();
-            self.end(index, now, if is_lost { lost() } else { Outcome::Stopped });
+            self.end(index, now, if is_lost { lost_agent_outcome() } else { Outcome::Stopped });
         }
         self.sample(now);
         let results = self.slots.into_iter().map(result).collect();
-        Ended { results, waits: self.waits.into_histogram() }
+        FlowResults { results, waits: self.waits.into_histogram() }
     }
 }
 
 impl Shared {
     /// The addresses and sockets of a flow's run; adds a receiver on this agent to the event queue.
-    fn meet(&self, placed: &Placed, base: u64, run: u16) -> sys::Result<Rendezvous> {
+    fn open_rendezvous(&self, placed: &Placed, base: u64, run: u16) -> sys::Result<Rendezvous> {
         let rendezvous = Rendezvous::open(placed, run)?;
         if let Some(receiver) = &rendezvous.receiver {
             self.queue.add(receiver.as_fd(), base | u64::from(RECEIVER_SLOT), Interest::Read)?;
@@ -510,8 +513,8 @@ impl Shared {
 }
 
 /// The outcome of a flow without its other end.
-fn lost() -> Outcome {
-    Outcome::Failed("the machine of its other end was lost".to_owned())
+fn lost_agent_outcome() -> Outcome {
+    Outcome::Failed("the agent of its other end was lost".to_owned())
 }
 
 /// Opens the endpoints of a flow.
@@ -571,7 +574,7 @@ fn boxed<E: Endpoints + 'static>(opened: sys::Result<E>) -> sys::Result<Box<dyn 
 }
 
 /// Token of socket 0 of a flow: flow, generation, socket.
-fn base(index: usize, generation: u16) -> u64 {
+fn token_base(index: usize, generation: u16) -> u64 {
     (index as u64) << 32 | u64::from(generation) << 16
 }
 
@@ -585,7 +588,7 @@ fn result(slot: Slot) -> FlowResult {
     };
     let flow = &slot.placed.flow;
     let id = slot.placed.id;
-    let mut result = slot.tally.into_result(id, flow.name.clone(), &flow.traffic, lifetime);
-    (result.half, result.edges) = (slot.placed.half(), slot.edges);
+    let mut result = slot.counters.into_result(id, flow.name.clone(), &flow.traffic, lifetime);
+    (result.ends, result.edges) = (slot.placed.local_ends(), slot.edges);
     result
 }

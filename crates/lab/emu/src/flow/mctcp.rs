@@ -1,7 +1,7 @@
 //! MCTCP on the wall clock: the sessions of flows, on real sockets in the
 //! namespaces of their hosts.
 //!
-//! The crate `mctcp-live` drives the sessions in its own thread. It signals a flow's bell, a
+//! The crate `mctcp-live` drives the sessions in its own thread. It sets a flow's signal, a
 //! descriptor that the flow thread waits for, when one of the flow's sessions can make progress.
 
 mod bulk;
@@ -34,8 +34,8 @@ use super::{FlowPath, Placed, enter};
 pub(super) use bulk::Bulk;
 pub(super) use streams::Streams;
 
-/// The slot of a flow's bell, its only descriptor.
-const BELL: u32 = 0;
+/// The slot of a flow's signal, its only descriptor.
+const SIGNAL_SLOT: u32 = 0;
 
 /// Minimum buffer of a session in each direction.
 const MIN_BUFFER: Bytes = Bytes::new(64 << 10);
@@ -55,32 +55,32 @@ impl Sessions {
     }
 }
 
-/// An eventfd, signalled when a session can make progress.
+/// An eventfd that is readable when a session can make progress.
 #[derive(Debug)]
-struct Bell(OwnedFd);
+struct EventSignal(OwnedFd);
 
-impl Bell {
-    fn ring(&self) {
-        // A full counter is signalled already.
+impl EventSignal {
+    fn set(&self) {
+        // With a full counter, the eventfd is readable already.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    fn hush(&self) {
+    fn clear(&self) {
         // An earlier read may have reset it.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
-impl Wake for Bell {
+impl Wake for EventSignal {
     fn wake(self: Arc<Self>) {
-        self.ring();
+        self.set();
     }
 }
 
 /// The addresses and listener of a flow's sessions.
 struct Site {
     runtime: Arc<Runtime>,
-    bell: Arc<Bell>,
+    signal: Arc<EventSignal>,
     waker: Waker,
     listener: MctcpListener,
     paths: Vec<PathSpec>,
@@ -88,13 +88,13 @@ struct Site {
 }
 
 impl Site {
-    /// Starts listening at the receiver, and adds the flow's bell to the event queue.
+    /// Starts listening at the receiver, and adds the flow's signal to the event queue.
     fn open(placed: &Placed, tcp: &Tcp, scope: &mut Scope<'_>) -> sys::Result<Self> {
         let runtime = scope.sessions.runtime()?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| sys::Error::from_errno("eventfd", e.raw_os_error()))?;
-        scope.add(&bell, BELL, Interest::Read)?;
-        let bell = Arc::new(Bell(bell));
+        scope.add(&signal, SIGNAL_SLOT, Interest::Read)?;
+        let signal = Arc::new(EventSignal(signal));
         let config = config(placed, tcp);
         let ports = listen(placed)?;
         let at: BTreeMap<IpAddr, SocketAddr> = ports.iter().map(|(_, at)| (at.ip(), *at)).collect();
@@ -106,8 +106,8 @@ impl Site {
         };
         let listener = runtime.listen(sockets, listening).map_err(failed)?;
         let paths = paths(placed, &at);
-        let waker = Waker::from(Arc::clone(&bell));
-        Ok(Self { runtime, bell, waker, listener, paths, config })
+        let waker = Waker::from(Arc::clone(&signal));
+        Ok(Self { runtime, signal, waker, listener, paths, config })
     }
 
     fn connect(&self, target: &str) -> Connecting {
@@ -127,7 +127,7 @@ impl Site {
 
 /// A listening socket for each of the receiver's addresses, in the namespace's own port range.
 fn listen(placed: &Placed) -> sys::Result<Vec<(OwnedFd, SocketAddr)>> {
-    enter(placed.own(1))?;
+    enter(placed.netns_of(1))?;
     let mut addresses: Vec<IpAddr> = placed.paths.iter().map(|path| path.to).collect();
     addresses.sort_unstable();
     addresses.dedup();
@@ -173,7 +173,7 @@ fn config(placed: &Placed, tcp: &Tcp) -> Config {
 
 /// Creates sockets in the sender's namespace.
 fn dial(placed: &Placed) -> Dial {
-    let (netns, dscp) = (Arc::clone(placed.own(0)), placed.flow.dscp);
+    let (netns, dscp) = (Arc::clone(placed.netns_of(0)), placed.flow.dscp);
     Arc::new(move |path| {
         let address = path.remote.ip();
         let socket = namespace::in_net(netns.as_fd(), || {
@@ -205,7 +205,7 @@ impl Meter {
         Self { links, client: None, server: None, known: BTreeMap::new() }
     }
 
-    fn observe(&mut self, tally: &mut FlowCounters) {
+    fn observe(&mut self, counters: &mut FlowCounters) {
         let Some(client) = &self.client else { return };
         for subflow in self.known.values_mut() {
             subflow.state = "closed";
@@ -230,7 +230,7 @@ impl Meter {
                     retransmits: status.info.retransmits,
                     srtt: status.info.srtt,
                     window_bytes: measured.then_some(cwnd),
-                    state: word(status.state),
+                    state: state_text(status.state),
                 },
             );
             if let (Some(one), true) = (status.info.srtt, status.state == SubflowState::Active) {
@@ -243,20 +243,20 @@ impl Meter {
             }
         }
         for subflow in self.known.values() {
-            tally.observe_subflow(*subflow);
+            counters.observe_subflow(*subflow);
         }
         if let Some(mean) = srtt.checked_div(count) {
-            tally.srtt = Some(Span::from_nanos(mean));
-            tally.window_bytes = Some(window);
+            counters.srtt = Some(Span::from_nanos(mean));
+            counters.window_bytes = Some(window);
         }
         let sent = client.stats();
-        let again = self.known.values().map(|subflow| subflow.retransmits).sum();
-        tally.retransmits = tally.retransmits.max(again);
-        tally.observe_reinjected(sent.reinjected);
+        let retransmits = self.known.values().map(|subflow| subflow.retransmits).sum();
+        counters.retransmits = counters.retransmits.max(retransmits);
+        counters.observe_reinjected(sent.reinjected);
         if let Some(server) = &self.server {
             let received = server.stats();
-            tally.observe_reorder(received.reorder_peak);
-            tally.observe_buffered(received.buffered);
+            counters.observe_reorder(received.reorder_peak);
+            counters.observe_buffered(received.buffered);
         }
     }
 }
@@ -268,7 +268,7 @@ fn retransmits(session: &MctcpStream) -> u64 {
     session.stats().retransmits + now
 }
 
-const fn word(state: SubflowState) -> &'static str {
+const fn state_text(state: SubflowState) -> &'static str {
     match state {
         SubflowState::Opening => "connecting",
         SubflowState::Active => "active",

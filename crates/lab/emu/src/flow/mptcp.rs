@@ -18,7 +18,7 @@ use sys::socket::{self, Interest, MptcpInfo, ReadyQueue, SubflowInfo};
 use super::{FlowPath, Placed, enter};
 
 /// Tokens of the path managers' descriptors, counted down from here.
-const TOKENS: u64 = u64::MAX - 1;
+const FIRST_TOKEN: u64 = u64::MAX - 1;
 /// Upper bound on the number of namespaces of a lab.
 const MAX_MANAGERS: u64 = 1 << 20;
 
@@ -33,23 +33,23 @@ struct Net {
     node: NodeId,
     manager: PathManager,
     /// Paths of connections that are not established yet, by local port.
-    awaited: BTreeMap<u16, Awaited>,
+    pending_joins: BTreeMap<u16, PendingJoin>,
 }
 
 #[derive(Debug)]
-struct Awaited {
+struct PendingJoin {
     port: u16,
     paths: Arc<[FlowPath]>,
 }
 
 /// The paths of a flow's connections other than the first.
 #[derive(Clone, Debug)]
-pub(super) struct Others {
+pub(super) struct AdditionalPaths {
     node: NodeId,
     paths: Arc<[FlowPath]>,
 }
 
-impl Others {
+impl AdditionalPaths {
     /// `None` for flows that do not use the kernel's Multipath TCP.
     pub(super) fn of(placed: &Placed) -> Option<Self> {
         let multipath = placed.flow.multipath()?;
@@ -68,11 +68,11 @@ impl PathManagers {
             if self.nets.iter().any(|net| net.node == node) {
                 continue;
             }
-            enter(placed.own(end))?;
+            enter(placed.netns_of(end))?;
             let manager = PathManager::open()?;
-            let token = TOKENS - self.nets.len() as u64;
+            let token = FIRST_TOKEN - self.nets.len() as u64;
             queue.add(manager.events(), token, Interest::Read)?;
-            self.nets.push(Net { node, manager, awaited: BTreeMap::new() });
+            self.nets.push(Net { node, manager, pending_joins: BTreeMap::new() });
         }
         Ok(())
     }
@@ -80,28 +80,29 @@ impl PathManagers {
     /// Adds the flow's other paths to `client`, which connects to `port`, once it is established.
     pub(super) fn expect(
         &mut self,
-        others: &Others,
+        others: &AdditionalPaths,
         client: BorrowedFd<'_>,
         port: u16,
     ) -> sys::Result<()> {
         let net = self.nets.iter_mut().find(|net| net.node == others.node);
         if let (Some(net), false) = (net, others.paths.is_empty()) {
-            let awaited = Awaited { port, paths: Arc::clone(&others.paths) };
-            net.awaited.insert(socket::local_port(client)?, awaited);
+            let pending_join = PendingJoin { port, paths: Arc::clone(&others.paths) };
+            net.pending_joins.insert(socket::local_port(client)?, pending_join);
         }
         Ok(())
     }
 
-    /// The connection from this port has ended, perhaps before it was established.
-    pub(super) fn forget(&mut self, others: &Others, port: u16) {
+    /// Removes the connection from this port, which may have ended before it was established.
+    pub(super) fn forget(&mut self, others: &AdditionalPaths, port: u16) {
         if let Some(net) = self.nets.iter_mut().find(|net| net.node == others.node) {
-            net.awaited.remove(&port);
+            net.pending_joins.remove(&port);
         }
     }
 
     /// Whether the token belongs to a path manager; if so, new connections get their paths.
-    pub(super) fn obey(&mut self, token: u64) -> bool {
-        let Some(index) = TOKENS.checked_sub(token).filter(|index| *index < MAX_MANAGERS) else {
+    pub(super) fn handle_token(&mut self, token: u64) -> bool {
+        let Some(index) = FIRST_TOKEN.checked_sub(token).filter(|index| *index < MAX_MANAGERS)
+        else {
             return false;
         };
         if let Some(net) = self.nets.get_mut(index as usize) {
@@ -115,12 +116,14 @@ impl Net {
     fn join_established(&mut self) {
         let Ok(established) = self.manager.established() else { return };
         for connection in established.into_iter().filter(|connection| !connection.accepted) {
-            let Some(awaited) = self.awaited.remove(&connection.local_port) else { continue };
-            if awaited.port != connection.remote_port {
+            let Some(pending_join) = self.pending_joins.remove(&connection.local_port) else {
+                continue;
+            };
+            if pending_join.port != connection.remote_port {
                 continue;
             }
-            for (path, id) in awaited.paths.iter().zip(1..) {
-                let to = SocketAddr::new(path.to, awaited.port);
+            for (path, id) in pending_join.paths.iter().zip(1..) {
+                let to = SocketAddr::new(path.to, pending_join.port);
                 let (token, from, backup) = (connection.token, path.from, path.backup);
                 // A path that fails now is a failure of the network, which the samples show.
                 let _ = self.manager.join(&Join { token, from, id, to, backup });
@@ -147,7 +150,7 @@ impl SubflowMeter {
     /// Adds the kernel's counters of the connection between two sockets.
     pub(super) fn observe(
         &mut self,
-        tally: &mut FlowCounters,
+        counters: &mut FlowCounters,
         sender: BorrowedFd<'_>,
         receiver: Option<BorrowedFd<'_>>,
     ) {
@@ -162,19 +165,19 @@ impl SubflowMeter {
         }
         let (mut srtt, mut count, mut window) = (0, 0, 0);
         for (_, subflow) in &self.known {
-            tally.observe_subflow(*subflow);
+            counters.observe_subflow(*subflow);
             if let (Some(one), true) = (subflow.srtt, subflow.state != "closed") {
                 (srtt, count) = (srtt + one.as_nanos(), count + 1);
                 window += subflow.window_bytes.unwrap_or(0);
             }
         }
         if let Some(mean) = srtt.checked_div(count) {
-            tally.srtt = Some(Span::from_nanos(mean));
-            tally.window_bytes = Some(window);
+            counters.srtt = Some(Span::from_nanos(mean));
+            counters.window_bytes = Some(window);
         }
-        let again: u64 = self.known.iter().map(|(_, subflow)| subflow.retransmits).sum();
-        tally.retransmits = tally.retransmits.max(again);
-        tally.observe_reinjected(sent.reinjected_bytes);
+        let retransmits: u64 = self.known.iter().map(|(_, subflow)| subflow.retransmits).sum();
+        counters.retransmits = counters.retransmits.max(retransmits);
+        counters.observe_reinjected(sent.reinjected_bytes);
     }
 
     fn enter(&mut self, seen: &SubflowInfo, received: Option<u64>) {

@@ -10,20 +10,20 @@ use workload::datagram::{END_LENGTH, Header, LENGTH};
 use workload::{PacedFlow, PacedSender, Pattern, Source};
 
 use super::rendezvous::{RECEIVER_SLOT, Rendezvous};
-use super::traffic::{Endpoints, Progress, Scope, settle};
+use super::traffic::{Endpoints, Progress, Scope, combine_progress};
 use super::{Placed, enter};
 
 /// Requested size of socket buffers.
-pub(super) const BUFFER: usize = 4 << 20;
+pub(super) const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
-/// Batches received before other flows get their turn. They hold more than a sender's turn;
-/// otherwise a burst after a pause would overflow the receiver.
-const RECEIVE_TURN: usize = 16;
+/// Maximum number of batches received per turn. They hold more datagrams than a sender's turn, so
+/// that a burst after a pause does not overflow the receiver.
+const MAX_RECEIVE_BATCHES: usize = 16;
 
-/// Datagrams sent before other flows get their turn.
-const SEND_TURN: u64 = 4 * BATCH as u64;
+/// Maximum number of datagrams sent per turn.
+const MAX_SENT_DATAGRAMS: u64 = 4 * BATCH as u64;
 
-const SENDER: u32 = 1;
+const SENDER_SLOT: u32 = 1;
 
 pub(super) struct Paced {
     flow: PacedFlow,
@@ -45,11 +45,11 @@ impl Paced {
         let (mut sender, mut paced) = (None, None);
         if let Some(netns) = &placed.netns[0] {
             enter(netns)?;
-            let (socket, at) = socket::udp_at(from, flow.dscp, BUFFER)?;
+            let (socket, at) = socket::udp_at(from, flow.dscp, SOCKET_BUFFER_BYTES)?;
             from = at;
             socket::set_peer(socket.as_fd(), to)?;
             let interest = if receiver.is_none() { Interest::Read } else { Interest::Nothing };
-            scope.add(&socket, SENDER, interest)?;
+            scope.add(&socket, SENDER_SLOT, interest)?;
             let random = scope.random(&flow.name, "datagrams");
             let source = Source::new(pattern.clone(), rate, packet, now, random);
             paced = Some(PacedSender::new(source, size, flow.duration, now));
@@ -65,10 +65,10 @@ impl Paced {
         Ok(Self { flow, sender, receiver })
     }
 
-    /// Sends due datagrams, at most [`SEND_TURN`].
+    /// Sends due datagrams, at most [`MAX_SENT_DATAGRAMS`].
     fn send(&mut self, scope: &mut Scope<'_>) {
         let (Some(socket), now) = (&self.sender, scope.now()) else { return };
-        let mut turn = SEND_TURN;
+        let mut turn = MAX_SENT_DATAGRAMS;
         while turn > 0 {
             let Some(sender) = self.flow.sender() else { return };
             let Some((count, payload)) = sender.due(now, turn.min(BATCH as u64)) else { break };
@@ -80,7 +80,7 @@ impl Paced {
                 *head = Header { sequence, sent: stamp }.encode();
             }
             let used = if let Ok(Some(taken)) = submit(socket, heads, &scope.payload[..rest]) {
-                scope.tally.sent += (taken * (LENGTH + rest)) as u64;
+                scope.counters.sent += (taken * (LENGTH + rest)) as u64;
                 self.flow.on_sent(now, taken as u64);
                 taken as u64
             } else {
@@ -114,12 +114,12 @@ impl Paced {
         let Some(socket) = &self.receiver else { return };
         let (flow, clock) = (&mut self.flow, scope.clock);
         for _ in 0..batches {
-            let tally = &mut *scope.tally;
+            let counters = &mut *scope.counters;
             let got = socket::receive_datagrams::<END_LENGTH>(socket.as_fd(), |arrival| {
                 let head = &arrival.head[..arrival.length.min(END_LENGTH)];
                 if let Some(delay) = flow.on_payload(head, clock.time_at(arrival.at)) {
-                    tally.received += arrival.length as u64;
-                    tally.record_delay(delay.as_nanos());
+                    counters.received += arrival.length as u64;
+                    counters.record_delay(delay.as_nanos());
                 }
             });
             // An ICMP error (RFC 1122, 4.1.3.3) does not end the flow.
@@ -160,12 +160,12 @@ impl Endpoints for Paced {
         _readiness: Readiness,
     ) -> sys::Result<Progress> {
         if slot == RECEIVER_SLOT {
-            self.receive(scope, RECEIVE_TURN);
+            self.receive(scope, MAX_RECEIVE_BATCHES);
         } else {
             self.receive_replies(scope);
         }
         self.reply();
-        settle(self.flow.progress(), None)
+        combine_progress(self.flow.progress(), None)
     }
 
     fn on_wake(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
@@ -175,7 +175,7 @@ impl Endpoints for Paced {
         }
         let progress = self.flow.on_wake(scope.now());
         self.reply();
-        settle(progress, None)
+        combine_progress(progress, None)
     }
 
     fn next_wake(&self) -> Option<Time> {
@@ -185,15 +185,15 @@ impl Endpoints for Paced {
     fn expire(&mut self, scope: &mut Scope<'_>) -> sys::Result<Progress> {
         let progress = self.flow.expire(scope.now());
         self.announce(scope.now());
-        settle(progress, None)
+        combine_progress(progress, None)
     }
 
-    fn observe(&mut self, tally: &mut FlowCounters) {
+    fn observe(&mut self, counters: &mut FlowCounters) {
         let mut counts = self.flow.counts();
         if let Some(socket) = &self.receiver {
             counts.overrun = socket::dropped_on_arrival(socket.as_fd()).unwrap_or(0);
         }
-        tally.observe_datagrams(counts);
+        counters.observe_datagrams(counts);
     }
 
     fn edge(&self) -> Option<u64> {

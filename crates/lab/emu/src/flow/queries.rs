@@ -14,9 +14,9 @@ use super::traffic::{Endpoints, Progress, Scope};
 use super::{Placed, enter};
 
 /// Requested size of socket buffers.
-pub(super) const BUFFER: usize = 256 << 10;
+pub(super) const SOCKET_BUFFER_BYTES: usize = 256 << 10;
 
-const CLIENT: u32 = 1;
+const CLIENT_SLOT: u32 = 1;
 
 /// Slot 0 is the server, slot 1 the client.
 pub(super) struct Queries {
@@ -43,11 +43,11 @@ impl Queries {
         let mut client = None;
         if let Some(netns) = &placed.netns[0] {
             enter(netns)?;
-            let (socket, at) = socket::udp_at(from, placed.flow.dscp, BUFFER)?;
+            let (socket, at) = socket::udp_at(from, placed.flow.dscp, SOCKET_BUFFER_BYTES)?;
             from = at;
             socket::set_peer(socket.as_fd(), to)?;
             socket::set_arrival_stamps(socket.as_fd())?;
-            scope.add(&socket, CLIENT, Interest::Read)?;
+            scope.add(&socket, CLIENT_SLOT, Interest::Read)?;
             let thoughts = scope.random(&placed.flow.name, "thoughts");
             client =
                 Some(Client { socket, flow: QueriesFlow::open(spec, scope.start(), thoughts) });
@@ -95,8 +95,8 @@ impl Queries {
             let Some((latency, step)) = client.flow.on_response(scope.now(), number, at) else {
                 continue;
             };
-            scope.tally.received += (LENGTH + self.response) as u64;
-            scope.tally.report(self.flow, None, Report::Response(latency));
+            scope.counters.received += (LENGTH + self.response) as u64;
+            scope.counters.report(self.flow, None, Report::Response(latency));
             let progress = client.carry_out(scope, step);
             if progress != Progress::Going {
                 return progress;
@@ -120,10 +120,9 @@ impl Client {
                 let head = Header { sequence, sent: scope.now().as_nanos() }.encode();
                 let rest = rest(self.flow.spec().request);
                 let data = &scope.payload[..rest];
-                // A datagram that the kernel rejects counts as lost in the network:
-                // the request times out.
+                // A datagram that the kernel rejects counts as lost: the request times out.
                 if let Ok(Some(1..)) = socket::send_datagrams(self.socket.as_fd(), &[head], data) {
-                    scope.tally.sent += (LENGTH + rest) as u64;
+                    scope.counters.sent += (LENGTH + rest) as u64;
                 }
             }
         }
@@ -155,10 +154,10 @@ impl Endpoints for Queries {
         self.client.as_ref().map(|client| client.flow.next_wake())
     }
 
-    fn observe(&mut self, tally: &mut FlowCounters) {
+    fn observe(&mut self, counters: &mut FlowCounters) {
         let counts = self.client.as_ref().map(|client| client.flow.counts());
         let damaged = self.damaged;
-        tally.observe_datagrams(Datagrams { damaged, ..counts.unwrap_or_default() });
+        counters.observe_datagrams(Datagrams { damaged, ..counts.unwrap_or_default() });
     }
 
     fn close(&mut self, _scope: &mut Scope<'_>) {}

@@ -17,7 +17,7 @@ use lab::plan::{MultipathKind, Tcp, Traffic};
 use rustix::io::Errno;
 use sys::socket::{self, TcpOptions};
 
-use super::traffic::gone;
+use super::traffic::closed_error;
 use super::{Placed, enter, paced, queries, tcp_options};
 
 /// The slot of the receiver's socket for all kinds of flows: it listens or receives datagrams.
@@ -60,9 +60,9 @@ fn listen(placed: &Placed, at: SocketAddr) -> sys::Result<(OwnedFd, SocketAddr)>
     let dscp = placed.flow.dscp;
     let options = match &placed.flow.traffic {
         Traffic::Paced { .. } | Traffic::Controlled { .. } => {
-            return socket::udp_at(at, 0, paced::BUFFER);
+            return socket::udp_at(at, 0, paced::SOCKET_BUFFER_BYTES);
         }
-        Traffic::Queries { .. } => return socket::udp_at(at, dscp, queries::BUFFER),
+        Traffic::Queries { .. } => return socket::udp_at(at, dscp, queries::SOCKET_BUFFER_BYTES),
         // The receiver sends no payload.
         Traffic::Bulk { tcp, message, .. } => {
             TcpOptions { congestion: None, ..tcp_options(tcp, message.is_some(), dscp) }
@@ -88,7 +88,7 @@ pub(super) struct Dial {
     no_delay: bool,
     dscp: u8,
     /// The other end is on another agent, which may not have opened the port yet.
-    is_far: bool,
+    is_remote: bool,
     refused_since: Option<Time>,
 }
 
@@ -102,7 +102,7 @@ impl Dial {
             tcp: tcp.clone(),
             no_delay,
             dscp: placed.flow.dscp,
-            is_far: placed.is_split(),
+            is_remote: placed.is_split(),
             refused_since: None,
         })
     }
@@ -112,8 +112,8 @@ impl Dial {
     }
 
     /// Whether the receiver is on another agent.
-    pub(super) const fn is_far(&self) -> bool {
-        self.is_far
+    pub(super) const fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
     /// Opens a connecting socket.
@@ -128,11 +128,11 @@ impl Dial {
         self.refused_since = None;
     }
 
-    /// The time of the next attempt after this error, if another attempt is useful.
-    pub(super) fn again(&mut self, error: sys::Error, now: Time) -> sys::Result<Time> {
+    /// The time of the next attempt after this error; the error if further attempts are useless.
+    pub(super) fn next_attempt(&mut self, error: sys::Error, now: Time) -> sys::Result<Time> {
         let is_refused = error.errno() == Some(Errno::CONNREFUSED.raw_os_error());
         let since = *self.refused_since.get_or_insert(now);
-        if self.is_far && is_refused && now.since(since) < CONNECT_TIMEOUT {
+        if self.is_remote && is_refused && now.since(since) < CONNECT_TIMEOUT {
             return Ok(now + RETRY_INTERVAL);
         }
         Err(error)
@@ -142,23 +142,23 @@ impl Dial {
 /// The receiver's answer to the end of a stream from another agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Receipt {
-    /// When the end was received.
+    /// Time at which the end was received.
     pub(super) at: Time,
     /// Payload bytes received.
     pub(super) received: u64,
 }
 
 impl Receipt {
-    const LENGTH: usize = 16;
+    const RECEIPT_BYTES: usize = 16;
 
-    fn encode(self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
+    fn encode(self) -> [u8; Self::RECEIPT_BYTES] {
+        let mut bytes = [0; Self::RECEIPT_BYTES];
         bytes[..8].copy_from_slice(&self.at.as_nanos().to_be_bytes());
         bytes[8..].copy_from_slice(&self.received.to_be_bytes());
         bytes
     }
 
-    fn decode(bytes: [u8; Self::LENGTH]) -> Self {
+    fn decode(bytes: [u8; Self::RECEIPT_BYTES]) -> Self {
         let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         let (at, received) = bytes.split_at(8);
         Self { at: Time::from_nanos(number(at)), received: number(received) }
@@ -167,26 +167,26 @@ impl Receipt {
     /// Sends the receipt. It is the first data on its connection, so the send buffer has space.
     pub(super) fn send(self, socket: BorrowedFd<'_>) -> sys::Result<()> {
         match socket::write(socket, &self.encode())? {
-            Some(Self::LENGTH) => Ok(()),
-            _ => Err(gone()),
+            Some(Self::RECEIPT_BYTES) => Ok(()),
+            _ => Err(closed_error()),
         }
     }
 }
 
 /// A partly received receipt.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Awaited {
-    bytes: [u8; Receipt::LENGTH],
+pub(super) struct PartialReceipt {
+    bytes: [u8; Receipt::RECEIPT_BYTES],
     filled: usize,
 }
 
-impl Awaited {
+impl PartialReceipt {
     /// Reads received bytes of the receipt.
     pub(super) fn read(&mut self, socket: &OwnedFd) -> sys::Result<Option<Receipt>> {
-        while self.filled < Receipt::LENGTH {
+        while self.filled < Receipt::RECEIPT_BYTES {
             match socket::read(socket.as_fd(), &mut self.bytes[self.filled..])? {
                 None => return Ok(None),
-                Some(0) => return Err(gone()),
+                Some(0) => return Err(closed_error()),
                 Some(count) => self.filled += count,
             }
         }

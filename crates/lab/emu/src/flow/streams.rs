@@ -16,18 +16,15 @@ use sys::socket::{self, Readiness};
 use workload::{Event, Side, Sizes, Workload};
 
 use super::Placed;
-use super::mptcp::{Others, SubflowMeter};
+use super::mptcp::{AdditionalPaths, SubflowMeter};
 use super::rendezvous::{Dial, RECEIVER_SLOT, Rendezvous};
-use super::traffic::{Connections, Endpoints, Progress, Scope, settle};
+use super::traffic::{Connections, Endpoints, Progress, Scope, combine_progress};
 use client::{Client, Seen, Wire};
 use receivers::{Arrival, Receivers};
 use server::{Exchanges, Server};
 
-/// The accepting end.
 enum Accepting {
-    /// It answers requests.
     Answers(Server),
-    /// It receives transfers.
     Receives(Receivers),
 }
 
@@ -49,13 +46,13 @@ impl<W: Workload> Streams<W> {
         open: impl FnOnce(&mut Wire<'_, '_>) -> W,
     ) -> sys::Result<Self> {
         let dial = Dial::new(placed, rendezvous.to, tcp, true);
-        let is_far = dial.is_none();
+        let is_remote = dial.is_none();
         let sizes = Exchanges::new(scope, &placed.flow.name, request, response);
         let server = rendezvous
             .receiver
-            .map(|receiver| Accepting::Answers(Server::new(receiver, sizes, is_far)));
+            .map(|receiver| Accepting::Answers(Server::new(receiver, sizes, is_remote)));
         let mut this = Self::open(placed, scope, dial, server, open)?;
-        this.meter = Others::of(placed).map(|_| SubflowMeter::new(placed));
+        this.meter = AdditionalPaths::of(placed).map(|_| SubflowMeter::new(placed));
         Ok(this)
     }
 
@@ -68,9 +65,9 @@ impl<W: Workload> Streams<W> {
         open: impl FnOnce(&mut Wire<'_, '_>) -> W,
     ) -> sys::Result<Self> {
         let dial = Dial::new(placed, rendezvous.to, tcp, false);
-        let (is_far, is_checked) = (dial.is_none(), Others::of(placed).is_some());
+        let (is_remote, is_checked) = (dial.is_none(), AdditionalPaths::of(placed).is_some());
         let receivers =
-            |receiver| Receivers::new(receiver, count.filter(|_| is_far), is_far, is_checked);
+            |receiver| Receivers::new(receiver, count.filter(|_| is_remote), is_remote, is_checked);
         let server = rendezvous.receiver.map(|receiver| Accepting::Receives(receivers(receiver)));
         Self::open(placed, scope, dial, server, open)
     }
@@ -82,7 +79,7 @@ impl<W: Workload> Streams<W> {
         server: Option<Accepting>,
         open: impl FnOnce(&mut Wire<'_, '_>) -> W,
     ) -> sys::Result<Self> {
-        let others = Others::of(placed);
+        let others = AdditionalPaths::of(placed);
         if others.is_some() {
             scope.paths.prepare(placed, scope.queue)?;
         }
@@ -104,7 +101,7 @@ impl<W: Workload> Streams<W> {
     ) -> sys::Result<Progress> {
         let Some((flow, client)) = &mut self.client else { return Ok(Progress::Going) };
         let progress = turn(flow, &mut Wire { client, scope });
-        settle(progress, client.error.take())
+        combine_progress(progress, client.error.take())
     }
 
     fn on_event(&mut self, scope: &mut Scope<'_>, event: &Event) -> sys::Result<Progress> {
@@ -123,7 +120,7 @@ impl<W: Workload> Streams<W> {
             Seen::Damaged(damage) => Ok(Progress::Damaged(damage)),
             Seen::Event(event) => {
                 if event.side == Side::Client {
-                    scope.tally.received += event.bytes;
+                    scope.counters.received += event.bytes;
                 }
                 self.on_event(scope, &event)
             }
@@ -187,7 +184,7 @@ impl<W: Workload + Send> Endpoints for Streams<W> {
         [flow.next_wake(), client.next_wake()].into_iter().flatten().min()
     }
 
-    fn observe(&mut self, tally: &mut FlowCounters) {
+    fn observe(&mut self, counters: &mut FlowCounters) {
         let mut connections = Connections::default();
         let client = self.client.as_ref().map(|(_, client)| client);
         let mut answering = None;
@@ -197,13 +194,13 @@ impl<W: Workload + Send> Endpoints for Streams<W> {
         }
         let first = client.and_then(|client| client.ends().next());
         if let (Some(meter), Some(first)) = (&mut self.meter, first) {
-            meter.observe(tally, first.socket.as_fd(), answering);
+            meter.observe(counters, first.socket.as_fd(), answering);
         }
         if let Some(client) = client {
             connections.add_past(client.past_retransmits());
             client.ends().for_each(|end| connections.add(end.socket.as_fd()));
         }
-        connections.report(tally);
+        connections.report(counters);
     }
 
     fn close(&mut self, scope: &mut Scope<'_>) {

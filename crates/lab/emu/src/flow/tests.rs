@@ -1,4 +1,4 @@
-mod halves;
+mod two_engines;
 
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -16,9 +16,8 @@ struct Pair {
     netns: [OwnedFd; 2],
 }
 
-/// More than the delay in nanoseconds of any datagram on a busy host. Different clocks would be
-/// further apart.
-const MAX_DELAY: u64 = 60_000_000_000;
+/// Upper bound of a datagram's delay on a busy host, and lower bound of the offset of two clocks.
+const MAX_DELAY_NANOS: u64 = 60_000_000_000;
 
 const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2)];
 const V6: [Ipv6Addr; 2] = [
@@ -162,14 +161,13 @@ fn run(specs: Vec<FlowSpec<'_>>) -> (Vec<FlowResult>, Vec<FlowSample>) {
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "gave up waiting for {what}");
+        assert!(begin.elapsed() < Duration::from_secs(60), "no {what} within 60 s");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Waits until a stopped flow receives nothing any more. A flow that is not stopped never gets
-/// there, because it sends without pause.
-fn wait_for_silence(received: impl Fn() -> u64) {
+/// Waits until a stopped flow no longer receives data. Before its stop it sends without pause.
+fn wait_until_no_data(received: impl Fn() -> u64) {
     wait_until("silence", || {
         let before = received();
         std::thread::sleep(Duration::from_millis(200));
@@ -244,10 +242,10 @@ fn paced_arrives_in_order_at_its_rate() {
     let datagrams = first.datagrams.unwrap();
     assert_eq!((datagrams.sent, datagrams.received, datagrams.lost), (101, 101, 0));
     assert_eq!((datagrams.reordered, datagrams.duplicates, datagrams.damaged), (0, 0, 0));
-    // Never early: the last datagram is due after 100 ms.
+    // The last datagram is due after 100 ms and is not sent early.
     assert!(first.active >= Span::from_millis(100), "{first:?}");
     assert_eq!(first.delay.count(), 101);
-    assert!(first.delay.percentile(0.5) < MAX_DELAY, "delays are on one clock");
+    assert!(first.delay.percentile(0.5) < MAX_DELAY_NANOS, "delays are on one clock");
     assert_eq!(results[1].datagrams.unwrap().received, 500);
     let distributions = samples.iter().filter_map(|sample| sample.delay);
     assert_eq!(distributions.map(|delay| delay.count).sum::<u64>(), 601);
@@ -302,8 +300,8 @@ fn transfers(sizes: Sizes, arrivals: Arrivals, count: Option<u64>) -> Traffic {
 }
 
 #[test]
-fn requests_have_drawn_sizes_and_think_times() {
-    let Some(pair) = Pair::new("requests_have_drawn_sizes_and_think_times") else { return };
+fn requests_use_random_sizes_and_think_times() {
+    let Some(pair) = Pair::new("requests_use_random_sizes_and_think_times") else { return };
     let spec = Rpc {
         request: Sizes::Exponential(Bytes::new(5000)),
         response: Sizes::Pareto { mean: Bytes::new(20_000), shape_milli: 1500, limit: None },
@@ -329,8 +327,8 @@ fn requests_have_drawn_sizes_and_think_times() {
 }
 
 #[test]
-fn transfers_have_connections_of_their_own() {
-    let Some(pair) = Pair::new("transfers_have_connections_of_their_own") else { return };
+fn each_transfer_uses_a_separate_connection() {
+    let Some(pair) = Pair::new("each_transfer_uses_a_separate_connection") else { return };
     let sizes = || Sizes::Exponential(Bytes::new(30_000));
     let open = transfers(sizes(), Arrivals::Poisson(Span::from_micros(200)), Some(300));
     let closed = Arrivals::Closed(Think::Fixed(Span::ZERO));
@@ -432,8 +430,8 @@ fn datagrams_follow_their_pattern() {
 }
 
 #[test]
-fn ecn_is_asked_for_by_host() {
-    let Some(pair) = Pair::new("ecn_is_asked_for_by_host") else { return };
+fn ecn_setting_applies_to_host() {
+    let Some(pair) = Pair::new("ecn_setting_applies_to_host") else { return };
     let ecn = |ecn| Traffic::Bulk {
         size: Some(Bytes::new(1000)),
         rate: None,
@@ -473,7 +471,7 @@ fn flows_stop_and_start_again() {
     wait_until("data", || received() > 0);
     assert!(engine.pending() <= 1);
     engine.stop(FlowId(0));
-    wait_for_silence(received);
+    wait_until_no_data(received);
     let before = received();
     engine.start(FlowId(0));
     wait_until("more data", || received() > before);
@@ -511,8 +509,8 @@ fn reports_missing_kernel_features_before_start() {
 }
 
 #[test]
-fn a_kernel_without_multipath_tcp_is_told_of() {
-    let Some(pair) = Pair::new("a_kernel_without_multipath_tcp_is_told_of") else { return };
+fn reports_kernel_without_multipath_tcp() {
+    let Some(pair) = Pair::new("reports_kernel_without_multipath_tcp") else { return };
     let switch = |value| {
         let switched = namespace::in_net(pair.netns[1].as_fd(), || {
             sys::sysctl::write("net/mptcp/enabled", value)
@@ -541,8 +539,8 @@ fn a_kernel_without_multipath_tcp_is_told_of() {
 }
 
 #[test]
-fn failures_belong_to_their_flow() {
-    let Some(pair) = Pair::new("failures_belong_to_their_flow") else { return };
+fn failure_affects_only_its_flow() {
+    let Some(pair) = Pair::new("failure_affects_only_its_flow") else { return };
     let mut homeless = pair.spec(0, Family::V4, bulk(Some(1), 1, None));
     homeless.from_addr = IpAddr::from([10, 9, 9, 9]);
     let healthy = pair.spec(1, Family::V4, bulk(Some(1000), 1, None));
@@ -553,8 +551,8 @@ fn failures_belong_to_their_flow() {
 }
 
 #[test]
-fn without_a_network_flows_fail_or_wait() {
-    let Some(pair) = Pair::new("without_a_network_flows_fail_or_wait") else { return };
+fn flows_fail_or_wait_while_link_is_down() {
+    let Some(pair) = Pair::new("flows_fail_or_wait_while_link_is_down") else { return };
     let mut unsent = pair.spec(2, Family::V4, paced(8, 1000, None));
     unsent.flow.start = Time::from_nanos(20_000_000);
     unsent.flow.duration = Some(Span::from_millis(20));

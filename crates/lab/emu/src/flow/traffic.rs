@@ -13,7 +13,7 @@ use super::mptcp::PathManagers;
 use crate::clock::LabClock;
 
 /// Payload written per call; a power of two that fits the cache of a core.
-pub(super) const CHUNK: usize = 256 << 10;
+pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
 /// Maximum number of simultaneously open connections of a flow; further transfers and requests
 /// wait, and their waiting time counts.
@@ -41,21 +41,20 @@ pub(super) trait Endpoints: Send {
     }
 
     /// Updates the counters from those of the kernel.
-    fn observe(&mut self, tally: &mut FlowCounters);
+    fn observe(&mut self, counters: &mut FlowCounters);
 
     /// Ends the flow: counts received data and closes all sockets. `observe` is called afterwards.
     /// A receiver whose sender is on another agent may be kept and called for socket events, so
     /// that it can answer the sender.
     fn close(&mut self, scope: &mut Scope<'_>);
 
-    /// After `close`: the last position of one half of a paced flow, see
+    /// After `close`: the last position of one end of a paced flow, see
     /// [`run::FlowResult::edges`].
     fn edge(&self) -> Option<u64> {
         None
     }
 }
 
-/// Progress of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Going,
@@ -68,7 +67,7 @@ pub(super) enum Progress {
 }
 
 /// Combines the result of a state machine's call with an error during the call.
-pub(super) fn settle(
+pub(super) fn combine_progress(
     progress: workload::Progress,
     error: Option<sys::Error>,
 ) -> sys::Result<Progress> {
@@ -77,28 +76,25 @@ pub(super) fn settle(
         (workload::Progress::Going, None) => Ok(Progress::Going),
         (workload::Progress::Done(at), None) => Ok(Progress::Done(at)),
         (workload::Progress::Cut(at), None) => Ok(Progress::Cut(at)),
-        (workload::Progress::Failed(_), None) => Err(gone()),
+        (workload::Progress::Failed(_), None) => Err(closed_error()),
     }
 }
 
 /// The context of a call to a flow.
 pub(super) struct Scope<'a> {
-    /// The event queue.
     pub(super) queue: &'a ReadyQueue,
     /// Token of its slot 0.
     pub(super) base: u64,
-    pub(super) tally: &'a mut FlowCounters,
-    /// Payload: [`CHUNK`] zero bytes.
+    pub(super) counters: &'a mut FlowCounters,
+    /// Payload: [`CHUNK_BYTES`] zero bytes.
     pub(super) payload: &'a [u8],
-    /// Buffer for generated or received payload: [`CHUNK`] bytes.
+    /// Buffer for generated or received payload: [`CHUNK_BYTES`] bytes.
     pub(super) scratch: &'a mut [u8],
     /// Path managers for Multipath TCP.
     pub(super) paths: &'a mut PathManagers,
-    /// The MCTCP sessions.
     pub(super) sessions: &'a mut Sessions,
     /// The start of the run that is being opened.
     pub(super) opening: Option<Time>,
-    /// The lab clock.
     pub(super) clock: &'a LabClock,
     /// Seed of the flows' random streams.
     pub(super) seed: u64,
@@ -166,17 +162,17 @@ impl Connections {
         self.retransmits += TcpInfo::read(socket).map_or(0, |info| u64::from(info.retransmits));
     }
 
-    /// Writes the mean RTT and the sums to `tally`.
-    pub(super) fn report(&self, tally: &mut FlowCounters) {
-        tally.retransmits = self.retransmits.max(tally.retransmits);
+    /// Writes the mean RTT and the sums to `counters`.
+    pub(super) fn report(&self, counters: &mut FlowCounters) {
+        counters.retransmits = self.retransmits.max(counters.retransmits);
         if let Some(mean) = self.srtt_micros.checked_div(self.count) {
-            tally.srtt = Some(Span::from_micros(mean));
-            tally.window_bytes = Some(self.window_bytes);
+            counters.srtt = Some(Span::from_micros(mean));
+            counters.window_bytes = Some(self.window_bytes);
         }
     }
 }
 
 /// The error of a closed connection for which the kernel reports none.
-pub(super) fn gone() -> sys::Error {
+pub(super) fn closed_error() -> sys::Error {
     sys::Error::from_errno("socket", rustix::io::Errno::PIPE.raw_os_error())
 }

@@ -15,7 +15,7 @@ use sys::namespace::Kinds;
 use sys::process::{Child, Exit, InitReport, ProgramSetup, Signal, Spawn, spawn};
 
 use super::output::Collector;
-use super::{INIT, Place, Slot};
+use super::{INIT, NodeNamespaces, Slot};
 use crate::{Error, Result};
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Instance {
 }
 
 /// The argument vector.
-pub(super) fn words(command: &Command) -> Vec<OsString> {
+pub(super) fn argument_vector(command: &Command) -> Vec<OsString> {
     match command {
         Command::Shell(line) => vec!["/bin/sh".into(), "-c".into(), line.into()],
         Command::Exec(words) => words.iter().map(OsString::from).collect(),
@@ -56,7 +56,7 @@ fn text(bytes: Vec<u8>) -> sys::Result<CString> {
 pub(super) fn start_init(
     setup: &ProgramSetup,
     additions: &BTreeMap<String, String>,
-    place: &Place,
+    namespaces: &NodeNamespaces,
     output: [BorrowedFd<'_>; 2],
 ) -> sys::Result<(Child, PipeReader)> {
     let (reader, writer) =
@@ -72,13 +72,13 @@ pub(super) fn start_init(
     };
     let arguments = ["netarium".into(), INIT.into()].into_iter().chain(setup.to_arguments());
     let child = spawn(&Spawn {
-        program: place.executable.as_fd(),
+        program: namespaces.executable.as_fd(),
         arguments: arguments
             .map(|word: OsString| text(word.into_vec()))
             .collect::<sys::Result<_>>()?,
         environment: variables.into_iter().map(variable).collect::<sys::Result<_>>()?,
-        net: place.net.as_fd(),
-        mounts: place.mounts.as_ref().map(AsFd::as_fd),
+        net: namespaces.net.as_fd(),
+        mounts: namespaces.mounts.as_ref().map(AsFd::as_fd),
         namespaces: Kinds::PID | Kinds::MOUNT | Kinds::UTS,
         files: vec![null.as_fd(), output[0], output[1], writer.as_fd()],
     })?;
@@ -95,7 +95,7 @@ impl Instance {
     pub(super) fn start(
         id: ProgramId,
         slot: &Slot,
-        place: &Place,
+        namespaces: &NodeNamespaces,
         collector: &Collector,
     ) -> Result<Self> {
         let [out, err] = ["stdout", "stderr"].map(|name| slot.output.join(name));
@@ -107,12 +107,12 @@ impl Instance {
             dir: slot.dir.clone(),
             daemon: program.service,
             privileged: program.privileged,
-            private_files: place.mounts.is_some(),
+            private_files: namespaces.mounts.is_some(),
             user: slot.user.clone(),
-            command: words(&program.command),
+            command: argument_vector(&program.command),
         };
         let files = [stdout.pipe.as_fd(), stderr.pipe.as_fd()];
-        let started = start_init(&setup, &slot.env, place, files);
+        let started = start_init(&setup, &slot.env, namespaces, files);
         let (child, report) =
             started.map_err(|cause| Error::NotStarted { program: program.name.clone(), cause })?;
         Ok(Self {
@@ -131,7 +131,7 @@ impl Instance {
         self.child.pid()
     }
 
-    /// How it ended, if it has.
+    /// How the program ended; `None` if it runs.
     pub(super) fn poll(&mut self) -> Option<End> {
         // An error means that another call has already waited for the process: it has ended.
         let exit = self.child.try_wait().unwrap_or(Some(Exit::Signal(9)))?;
@@ -171,7 +171,7 @@ impl Instance {
 
     /// Sends a signal to the init, which forwards termination signals.
     pub(super) fn signal(&self, signal: Signal) {
-        // It may have ended meanwhile.
+        // An error means that it has ended.
         let _ = self.child.signal(signal);
     }
 }

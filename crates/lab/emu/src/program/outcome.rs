@@ -8,8 +8,8 @@ use run::record::ProgramEnd;
 use sys::process::Exit;
 
 /// Maximum lines kept from standard error, and the number of bytes that are searched for them.
-const LINES: usize = 20;
-const TAIL: u64 = 8 * 1024;
+const MAX_LINES: usize = 20;
+const MAX_TAIL_BYTES: u64 = 8 * 1024;
 
 /// The outcome of a program over the whole run.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,10 +70,10 @@ pub(super) fn is_expected(program: &Program, exit: Exit) -> bool {
 
 /// The last lines of a file, as far as they are text; empty if it cannot be read.
 pub(super) fn last_lines(path: &Path) -> Vec<String> {
-    let bytes = run::files::read_end(path, TAIL).unwrap_or_default();
+    let bytes = run::files::read_end(path, MAX_TAIL_BYTES).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()
+    lines[lines.len().saturating_sub(MAX_LINES)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_of_a_long_file() {
+    fn returns_last_lines_of_long_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stderr");
         let text: Vec<String> = (0..5000).map(|line| format!("line {line}")).collect();

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use crate::{Error, Result};
 
 /// The epoll key of the pipe that ends the thread.
-const END: u64 = u64::MAX;
+const END_KEY: u64 = u64::MAX;
 /// Bytes copied at a time: the capacity of a pipe.
-const CHUNK: usize = 64 << 10;
+const PIPE_BYTES: usize = 64 << 10;
 /// Maximum events per wait.
-const EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 /// Copies the output of programs to files.
 #[derive(Debug)]
@@ -86,14 +86,14 @@ impl Collector {
         let epoll = epoll::create(CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(|errno| failed("epoll_create1")(errno.into()))?;
         let (reader, end) = io::pipe().map_err(failed("pipe"))?;
-        epoll::add(&epoll, &reader, EventData::new_u64(END), EventFlags::IN)
+        epoll::add(&epoll, &reader, EventData::new_u64(END_KEY), EventFlags::IN)
             .map_err(|errno| failed("epoll_ctl")(errno.into()))?;
         let account = |remaining| Account { remaining, discarded: 0, error: None };
         let state = State {
             accounts: limits.map(account).collect(),
             streams: BTreeMap::new(),
             next_key: 0,
-            buffer: vec![0; CHUNK],
+            buffer: vec![0; PIPE_BYTES],
         };
         let shared = Arc::new(Shared { epoll, state: Mutex::new(state) });
         let theirs = Arc::clone(&shared);
@@ -158,7 +158,7 @@ impl Shared {
 
     /// The main function of the thread. `_end` is open as long as it runs.
     fn copy_until_end(&self, _end: &PipeReader) {
-        let mut events = Vec::with_capacity(EVENTS);
+        let mut events = Vec::with_capacity(MAX_EVENTS);
         loop {
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
@@ -167,7 +167,7 @@ impl Shared {
             }
             for event in &events {
                 match event.data.u64() {
-                    END => return,
+                    END_KEY => return,
                     key => {
                         self.state().copy(key);
                     }
@@ -178,7 +178,7 @@ impl Shared {
 }
 
 impl State {
-    /// Copies the content of a pipe, at most [`CHUNK`]; removes a stream that has ended.
+    /// Copies the content of a pipe, at most [`PIPE_BYTES`]; removes a stream that has ended.
     fn copy(&mut self, key: u64) -> Copied {
         let Some(stream) = self.streams.get_mut(&key) else { return Copied::All };
         let length = match stream.pipe.read(&mut self.buffer) {

@@ -12,15 +12,15 @@ use sys::confine::user::Ids;
 use sys::namespace;
 use sys::process::{Child, Exit, ProgramSetup, Signal};
 
-use super::instance::{Instance, start_init, words};
-use super::{Place, Slot};
+use super::instance::{Instance, argument_vector, start_init};
+use super::{NodeNamespaces, Slot};
 
 /// First and maximum interval between checks.
-const FIRST_PAUSE: Span = Span::from_millis(2);
+const MIN_POLL_INTERVAL: Span = Span::from_millis(2);
 const MAX_POLL_INTERVAL: Span = Span::from_millis(50);
 
 /// Maximum bytes of output searched at a time, and maximum length of a stored line.
-const PIECE: u64 = 64 * 1024;
+const MAX_SEARCH_BYTES: u64 = 64 * 1024;
 
 /// The check of a readiness condition.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Watch {
             since: now,
             deadline: now + slot.program.ready_timeout,
             next: now,
-            pause: FIRST_PAUSE,
+            pause: MIN_POLL_INTERVAL,
             read: [(0, Vec::new()), (0, Vec::new())],
             check: None,
             env: slot.env.clone(),
@@ -74,19 +74,19 @@ impl Watch {
         &mut self,
         now: Time,
         instance: &Instance,
-        place: &Place,
+        namespaces: &NodeNamespaces,
         host: &str,
     ) -> bool {
         if now < self.next && now < self.deadline {
             return false;
         }
         let ready = match self.ready.clone() {
-            Ready::Port(port) => has_socket(&place.net, ["tcp", "tcp6"], Some("0A"), port),
-            Ready::UdpPort(port) => has_socket(&place.net, ["udp", "udp6"], None, port),
+            Ready::Port(port) => has_socket(&namespaces.net, ["tcp", "tcp6"], Some("0A"), port),
+            Ready::UdpPort(port) => has_socket(&namespaces.net, ["udp", "udp6"], None, port),
             Ready::Output(text) => self.has_written(instance, text.as_bytes()),
-            Ready::File(path) => exists(&self.dir.join(path), place),
+            Ready::File(path) => exists(&self.dir.join(path), namespaces),
             Ready::After(span) => now.since(self.since) >= span,
-            Ready::Command(line) => self.has_succeeded(line, place, host),
+            Ready::Command(line) => self.has_succeeded(line, namespaces, host),
         };
         self.next = now + self.pause;
         if let Ready::After(span) = self.ready {
@@ -97,10 +97,10 @@ impl Watch {
     }
 
     /// Whether a program that has ended had become ready, judged by its output and files only.
-    pub(super) fn was_ready(&mut self, instance: &Instance, place: &Place) -> bool {
+    pub(super) fn was_ready(&mut self, instance: &Instance, namespaces: &NodeNamespaces) -> bool {
         match self.ready.clone() {
             Ready::Output(text) => self.has_written(instance, text.as_bytes()),
-            Ready::File(path) => exists(&self.dir.join(path), place),
+            Ready::File(path) => exists(&self.dir.join(path), namespaces),
             _ => false,
         }
     }
@@ -114,13 +114,13 @@ impl Watch {
             found |= line.split(|byte| *byte == b'\n').any(|line| contains(line, text));
             let complete = line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             line.drain(..complete);
-            let excess = line.len().saturating_sub(PIECE as usize);
+            let excess = line.len().saturating_sub(MAX_SEARCH_BYTES as usize);
             line.drain(..excess);
         }
         found
     }
 
-    fn has_succeeded(&mut self, line: String, place: &Place, host: &str) -> bool {
+    fn has_succeeded(&mut self, line: String, namespaces: &NodeNamespaces, host: &str) -> bool {
         if let Some((child, _)) = &mut self.check {
             match child.try_wait() {
                 Ok(None) => return false,
@@ -136,14 +136,14 @@ impl Watch {
             dir: self.dir.clone(),
             daemon: false,
             privileged: self.privileged,
-            private_files: place.mounts.is_some(),
+            private_files: namespaces.mounts.is_some(),
             user: self.user.clone(),
-            command: words(&Command::Shell(line)),
+            command: argument_vector(&Command::Shell(line)),
         };
         // A command that cannot be started is retried until the timeout.
         let null = OpenOptions::new().write(true).open("/dev/null");
         self.check = null.ok().and_then(|null| {
-            start_init(&setup, &self.env, place, [null.as_fd(), null.as_fd()]).ok()
+            start_init(&setup, &self.env, namespaces, [null.as_fd(), null.as_fd()]).ok()
         });
         false
     }
@@ -159,9 +159,9 @@ impl Drop for Watch {
     }
 }
 
-/// Whether a file exists, as programs of this place see it.
-fn exists(path: &Path, place: &Place) -> bool {
-    match &place.mounts {
+/// Whether a file exists, as programs of this node see it.
+fn exists(path: &Path, namespaces: &NodeNamespaces) -> bool {
+    match &namespaces.mounts {
         None => path.exists(),
         Some(mounts) => namespace::in_mounts(mounts.as_fd(), || path.exists()).unwrap_or(false),
     }
@@ -172,7 +172,7 @@ fn read_piece(path: &Path, from: u64) -> std::io::Result<Vec<u8>> {
     let mut file = run::files::open(path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
-    file.take(PIECE).read_to_end(&mut bytes)?;
+    file.take(MAX_SEARCH_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -182,13 +182,13 @@ fn contains(line: &[u8], text: &[u8]) -> bool {
 
 /// Whether a socket in one of these `/proc/net` tables is bound to `port`, in this state.
 fn has_socket(net: &OwnedFd, tables: [&str; 2], state: Option<&str>, port: u16) -> bool {
-    let look = || {
+    let search = || {
         tables.iter().any(|table| {
             let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
             text.is_ok_and(|text| text.lines().skip(1).any(|line| is_bound(line, state, port)))
         })
     };
-    namespace::in_net(net.as_fd(), look).unwrap_or(false)
+    namespace::in_net(net.as_fd(), search).unwrap_or(false)
 }
 
 /// Whether a line of `/proc/net/tcp` and similar files (proc(5)) is for `port`.
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn socket_tables_are_read() {
+    fn parses_socket_tables() {
         let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000";
         assert!(is_bound(line, Some("0A"), 8080) && is_bound(line, None, 8080));
         assert!(!is_bound(line, Some("01"), 8080) && !is_bound(line, Some("0A"), 80));
@@ -224,13 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn text_is_found_in_lines() {
+    fn finds_text_in_line() {
         assert!(contains(b"listening on 80", b"listening") && contains(b"", b""));
         assert!(!contains(b"listen", b"listening"));
     }
 
     #[test]
-    fn output_is_read_through_no_link() {
+    fn does_not_follow_links_to_read_output() {
         let folder = tempfile::tempdir().unwrap();
         let [output, link] = ["output", "link"].map(|name| folder.path().join(name));
         fs::write(&output, "ready\n").unwrap();

@@ -32,21 +32,21 @@ impl Process {
         let Some(pid) = Pid::from_raw(self.pid as i32) else { return Ok(None) };
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             // Only this check proves that the descriptor refers to the right process.
-            Ok(fd) => Ok(self.alive().then_some(fd)),
+            Ok(fd) => Ok(self.is_alive().then_some(fd)),
             Err(Errno::SRCH) => Ok(None),
             Err(e) => Err(RegistryError::Signal { pid: self.pid, source: e.into() }),
         }
     }
 
     /// Whether it still runs (a zombie does not).
-    pub fn alive(self) -> bool {
+    pub fn is_alive(self) -> bool {
         Self::of(self.pid) == Some(self)
     }
 
     /// Its properties; `None` if it has ended.
     fn facts(self) -> Option<Facts> {
         let facts = Facts::read(self.pid);
-        self.alive().then_some(facts)
+        self.is_alive().then_some(facts)
     }
 }
 
@@ -54,18 +54,18 @@ impl Process {
 /// or if none of them runs. Processes of a lab cannot imitate all of these properties.
 pub(super) fn problem(supervisor: Process, init: Process) -> Option<String> {
     let command = supervisor.facts();
-    if let Some(problem) = command.as_ref().and_then(Facts::foreign) {
+    if let Some(problem) = command.as_ref().and_then(Facts::foreign_reason) {
         return Some(problem);
     }
     let first = init.facts()?;
-    if let Some(problem) = first.foreign() {
+    if let Some(problem) = first.foreign_reason() {
         return Some(problem);
     }
     let pid = first.pid;
     if !first.is_namespace_init || first.shares_namespaces {
         return Some(format!("process {pid} is not the first process of a lab"));
     }
-    // Without its command, the lab ends soon.
+    // A lab without its command is about to end.
     let command = command?;
     let is_child = first.parent == Some(supervisor.pid);
     if !is_child || (first.program.is_some() && first.program != command.program) {
@@ -77,12 +77,12 @@ pub(super) fn problem(supervisor: Process, init: Process) -> Option<String> {
 
 struct Facts {
     pid: u32,
-    /// Effective user.
+    /// The effective user ID.
     user: Option<u32>,
     parent: Option<u32>,
-    /// Process 1 of a PID namespace below that of this process.
+    /// Whether it is process 1 of a PID namespace below that of this process.
     is_namespace_init: bool,
-    /// It has the mount or the network namespace of this process.
+    /// Whether it has the mount or the network namespace of this process.
     shares_namespaces: bool,
     /// Device, inode and name of its executable; `None` if this user may not read it.
     program: Option<(u64, u64, PathBuf)>,
@@ -112,7 +112,7 @@ impl Facts {
     }
 
     /// Why this cannot be a process of this program and user.
-    fn foreign(&self) -> Option<String> {
+    fn foreign_reason(&self) -> Option<String> {
         let pid = self.pid;
         let name = |program: &Option<(u64, u64, PathBuf)>| {
             program.as_ref().map(|(_, _, path)| path.file_name().map(ToOwned::to_owned))
@@ -171,10 +171,10 @@ mod tests {
     }
 
     #[test]
-    fn reports_processes_that_are_not_of_a_lab() {
+    fn reports_processes_outside_of_labs() {
         let child = sleeper(&["env"]);
         let pid = child.id();
-        // `env` becomes `sleep`.
+        // Waits until `env` has executed `sleep`.
         while fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim() != "sleep" {}
         let other = Process::of(pid).unwrap();
         let problems = [
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_first_processes_of_other_namespaces() {
+    fn reports_init_processes_of_other_namespaces() {
         let child = sleeper(&[
             "unshare",
             "--user",
@@ -213,13 +213,13 @@ mod tests {
                 assert!(problem(supervisor, first).is_some());
             }
         } else {
-            eprintln!("SKIPPED reports_first_processes_of_other_namespaces: no namespaces");
+            eprintln!("SKIPPED reports_init_processes_of_other_namespaces: no namespaces");
         }
         end(child);
     }
 
     #[test]
-    fn start_times_are_read_past_odd_names_and_not_from_zombies() {
+    fn parses_start_time_after_any_name_and_rejects_zombies() {
         let line = |name: &str, state: &str| {
             format!("7 ({name}) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 10")
         };

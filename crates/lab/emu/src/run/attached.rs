@@ -18,7 +18,7 @@ use crate::launch::Foreground;
 use crate::{Error, Result};
 
 /// Time between SIGTERM at the end of the duration and the end of the lab, which kills the command.
-const GRACE: Span = Span::from_secs(5);
+const TERM_TIMEOUT: Span = Span::from_secs(5);
 
 /// A run whose command has ended.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub fn run_attached(
     command: &[OsString],
 ) -> Result<AttachedRun> {
     let limit = plan.duration;
-    let plan = Plan { duration: limit + GRACE, ..plan.clone() };
+    let plan = Plan { duration: limit + TERM_TIMEOUT, ..plan.clone() };
     let node = plan.nodes[node.index()].name.clone();
     let mut attached = Attached { node, command, limit, state: State::Waiting };
     let record = supervise(&Arc::new(plan), options, None, &mut attached)?.record;
@@ -91,7 +91,7 @@ impl Controller for Attached<'_> {
         Ok(vec![ToLab::Complete])
     }
 
-    fn ready(&mut self) -> Option<ToLab> {
+    fn on_ready(&mut self) -> Option<ToLab> {
         Some(ToLab::Start { common: None })
     }
 
@@ -99,7 +99,7 @@ impl Controller for Attached<'_> {
         true
     }
 
-    fn started(&mut self, lab: u32, hosts: &Hosts) -> Result<()> {
+    fn on_started(&mut self, lab: u32, hosts: &Hosts) -> Result<()> {
         let missing = || Error::NoNamespace { node: self.node.clone() };
         let net = hosts.get(&self.node).ok_or_else(missing)?.net;
         let command = Foreground::start(lab, net, self.command)?;
@@ -107,16 +107,16 @@ impl Controller for Attached<'_> {
         Ok(())
     }
 
-    fn signalled(&mut self, received: Received) -> Result<bool> {
+    fn handle_signal(&mut self, received: Received) -> Result<bool> {
         let State::Running { command, .. } = &self.state else { return Ok(false) };
-        // The terminal has sent it to the command as well.
+        // The terminal has sent it to the command, too.
         if !received.from_keyboard {
             command.signal(received.signal)?;
         }
         Ok(true)
     }
 
-    fn progress(&mut self, progress: ShardProgress, _name: &str) {
+    fn on_progress(&mut self, progress: ShardProgress, _name: &str) {
         let State::Running { command, stopped } = &mut self.state else { return };
         if !*stopped && progress.now_ns >= self.limit.as_nanos() {
             *stopped = true;

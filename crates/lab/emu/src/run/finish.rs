@@ -10,14 +10,14 @@ use run::shards::{self, Shard, ShardResults};
 use run::{Ledgers, RunRecord, verdict};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::lab::{Job, ROUND, Running};
+use super::lab::{Job, MAX_TURN_INTERVAL, Running};
 use super::live;
 use super::recording::{self, Recording};
 use super::summary;
 use crate::datapath::Report;
 use crate::enclosure;
 use crate::error::{READ_ONLY_HELP, is_read_only};
-use crate::flow::{Ended, FlowEngine, FlowResult};
+use crate::flow::{FlowEngine, FlowResult, FlowResults};
 use crate::program::Supervisor;
 use crate::{Error, Result};
 
@@ -34,7 +34,6 @@ pub(super) enum End {
 }
 
 impl End {
-    /// The status for the record, and the error.
     fn status_and_error(self) -> (Status, Option<Error>) {
         match self {
             Self::Complete => (Status::Finished, None),
@@ -45,7 +44,7 @@ impl End {
 }
 
 /// The data for a run's record, after everything has ended.
-struct Remains {
+struct RunData {
     ended: Time,
     results: Vec<FlowResult>,
     flow_waits: Histogram,
@@ -64,8 +63,8 @@ struct Remains {
 impl Running {
     pub(super) fn finish(mut self, end: End) -> Result<()> {
         let ended = self.now();
-        let Ended { results, waits: flow_waits } =
-            self.flows.take().map_or_else(Ended::default, FlowEngine::finish);
+        let FlowResults { results, waits: flow_waits } =
+            self.flows.take().map_or_else(FlowResults::default, FlowEngine::finish);
         let unwritten = self.end_programs();
         self.warn_of_programs();
         let dropped = self.device_drops() + self.receiver_drops(&results);
@@ -106,7 +105,7 @@ impl Running {
             records_lost: recorded.records_lost + lost,
             cpu_s: report.cpu.as_secs_f64(),
         };
-        let remains = Remains {
+        let data = RunData {
             ended,
             results,
             flow_waits,
@@ -122,8 +121,8 @@ impl Running {
             failure,
         };
         match self.recording {
-            Recording::Whole(ledgers) => whole(self.job, remains, &ledgers)?,
-            Recording::Shard(writer) => shard(self.job, remains, *writer)?,
+            Recording::Whole(ledgers) => complete_record(self.job, data, &ledgers)?,
+            Recording::Shard(writer) => write_observations(self.job, data, *writer)?,
         }
         if let Some(enclosure) = Arc::into_inner(self.enclosure) {
             enclosure::close(enclosure.hosts);
@@ -169,7 +168,7 @@ impl Running {
         loop {
             let now = self.now();
             for event in self.supervisor.step(now) {
-                failed = failed.or(self.note(event, now));
+                failed = failed.or(self.log_program_event(event, now));
             }
             if self.supervisor.is_over() || now >= until {
                 return failed;
@@ -179,7 +178,7 @@ impl Running {
                 .files()
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
                 .collect();
-            let timeout = Timespec { tv_sec: 0, tv_nsec: ROUND.as_nanos() as i64 };
+            let timeout = Timespec { tv_sec: 0, tv_nsec: MAX_TURN_INTERVAL.as_nanos() as i64 };
             let _ = rustix::event::poll(&mut fds, Some(&timeout));
         }
     }
@@ -214,7 +213,7 @@ impl Running {
     }
 }
 
-impl Remains {
+impl RunData {
     /// The report of this shard about its host.
     fn ending(&mut self, record: &RunRecord) -> Ending {
         let report = &mut self.report;
@@ -254,20 +253,20 @@ impl Remains {
 }
 
 /// Completes the record of a run with one shard.
-fn whole(job: Job, mut remains: Remains, ledgers: &Ledgers) -> Result<()> {
+fn complete_record(job: Job, mut data: RunData, ledgers: &Ledgers) -> Result<()> {
     let plan = &job.plan;
     let mut record = job.record;
-    let ending = remains.ending(&record);
-    let Remains { ended, results, report, .. } = remains;
+    let ending = data.ending(&record);
+    let RunData { ended, results, report, .. } = data;
     record.warnings.clone_from(&ending.warnings);
-    let programs = summary::programs(plan, &remains.supervisor);
+    let programs = summary::programs(plan, &data.supervisor);
     record.programs = programs.into_iter().map(|(_, summary)| summary).collect();
     if let Some(calls) = &report.calls
         && calls.lost == 0
     {
         record.trace_hash = Some(run::hash_text(report.trace_hash));
     }
-    let tolerance = verdict::tolerance(plan, &remains.routes);
+    let tolerance = verdict::tolerance(plan, &data.routes);
     let shards = [Shard { name: "", ending: Some(&ending), peers: &[] }];
     let ends = ShardResults {
         plan,
@@ -294,12 +293,12 @@ fn whole(job: Job, mut remains: Remains, ledgers: &Ledgers) -> Result<()> {
 }
 
 /// Writes the observations of one of several shards for the coordinator, which creates the record.
-fn shard(job: Job, mut remains: Remains, mut writer: ObservationWriter) -> Result<()> {
+fn write_observations(job: Job, mut data: RunData, mut writer: ObservationWriter) -> Result<()> {
     let mut record = job.record;
-    for (program, summary) in summary::programs(&job.plan, &remains.supervisor) {
+    for (program, summary) in summary::programs(&job.plan, &data.supervisor) {
         writer.write_blocking(&Observation::Program(program.0, Box::new(summary)));
     }
-    let report = &remains.report;
+    let report = &data.report;
     let peers = job.shard.iter().flat_map(|shard| {
         let others = report.trunks.iter().enumerate();
         others.filter(|(at, _)| *at != shard.own.index()).map(|(at, seen)| {
@@ -311,14 +310,14 @@ fn shard(job: Job, mut remains: Remains, mut writer: ObservationWriter) -> Resul
     let (misrouted, malformed) = (report.misrouted, report.agreement.malformed);
     if misrouted > 0 {
         let text = format!("{misrouted} packets from other agents were for no host of this agent");
-        remains.warnings.push(text);
+        data.warnings.push(text);
     }
     if malformed > 0 {
         let text = format!("{malformed} messages from other agents were malformed");
-        remains.warnings.push(text);
+        data.warnings.push(text);
     }
-    let ending = remains.ending(&record);
-    let Remains { ended, results, report, failure, .. } = remains;
+    let ending = data.ending(&record);
+    let RunData { ended, results, report, failure, .. } = data;
     record.machine = ending.machine.clone();
     record.status = ending.status;
     record.elapsed_s = ended.as_secs_f64();

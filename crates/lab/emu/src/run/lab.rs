@@ -23,11 +23,11 @@ use run::waits::{HostWaits, Waits};
 use run::{Level, Recorder, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::ends::flow_specs;
 use super::finish::End;
+use super::flow_ends::flow_specs;
 use super::live;
 use super::load::Meter;
-use super::message::{self, Common, FromLab, ToLab};
+use super::message::{self, CommonStart, FromLab, ToLab};
 use super::outbox::Outbox;
 use super::recording::{Recording, captures, start_recorder};
 use super::requests::Requests;
@@ -48,14 +48,13 @@ use crate::users::Users;
 use crate::{Error, Result};
 
 /// Time from the start of the data path to lab time zero, for calibration.
-pub(super) const LEAD: Span = Span::from_millis(60);
+pub(super) const CALIBRATION_LEAD: Span = Span::from_millis(60);
 
-/// Lead time with which changes of the network are passed to the data path: enough for
-/// the computation of routes.
+/// Time before a change at which it is passed to the data path, which first computes routes.
 const CHANGE_LEAD: Span = Span::from_millis(1_500);
 
 /// Maximum interval between two turns of the control loop.
-pub(super) const ROUND: Span = Span::from_millis(50);
+pub(super) const MAX_TURN_INTERVAL: Span = Span::from_millis(50);
 
 /// Interval of progress reports to the command.
 const PROGRESS_INTERVAL: Span = Span::from_millis(200);
@@ -128,7 +127,7 @@ pub(super) struct Running {
     pub(super) outbox: Outbox,
     pub(super) tap: Arc<Tap>,
     pub(super) enclosure: Arc<Enclosure>,
-    /// Kept open until the lab ends.
+    /// Not read; open until the lab ends.
     _uplink: Option<Uplink>,
     pub(super) routes: Arc<Routes>,
     pub(super) recorder: Recorder,
@@ -184,7 +183,7 @@ impl Running {
         let recorder = start_recorder(&job, names, started_unix_ns)?;
         let recording = Recording::start(&job, recorder.handle(), started_unix_ns)?;
         let enclosure = Arc::new(enclosure);
-        let soon = sys::clock::monotonic() + LEAD.as_nanos();
+        let soon = sys::clock::monotonic() + CALIBRATION_LEAD.as_nanos();
         let clock = LabClock::new(common.map_or(soon, |common| common.origin_ns));
         let record = || CallWriter::start(&job.folder, &lab::resolved(&plan));
         let calls = plan.record.then(record).transpose()?;
@@ -223,7 +222,7 @@ impl Running {
             warnings,
             stopped_with_node: Vec::new(),
             clock,
-            clock_bound: common.map_or(Span::ZERO, Common::bound),
+            clock_bound: common.map_or(Span::ZERO, CommonStart::bound),
             next_progress: Time::ZERO,
             delivered: 0,
             trunks: Vec::new(),
@@ -246,10 +245,10 @@ impl Running {
         }
         // No flow or program starts before time zero.
         while self.clock.until_start().is_positive() && !self.must_stop() {
-            self.nap(self.clock.until_start().min(ROUND));
+            self.wait_for(self.clock.until_start().min(MAX_TURN_INTERVAL));
         }
         let end = loop {
-            if let Some(end) = self.round() {
+            if let Some(end) = self.turn() {
                 break end;
             }
         };
@@ -260,19 +259,19 @@ impl Running {
     }
 
     /// One turn of the control loop; returns the reason to end, if there is one.
-    fn round(&mut self) -> Option<End> {
+    fn turn(&mut self) -> Option<End> {
         let now = self.now();
         self.pass_changes(now + CHANGE_LEAD);
         self.change_kernels(now);
         for event in self.schedule.due(now) {
             self.recorder.handle().log(now, Level::Info, "event", &event.text);
             self.record_event(event.at, event.text);
-            self.act(&event.action, now);
+            self.apply(&event.action, now);
         }
         self.handle_due(now);
         let mut failed = None;
         for event in self.supervisor.step(now) {
-            failed = failed.or(self.note(event, now));
+            failed = failed.or(self.log_program_event(event, now));
         }
         self.drain();
         if let Some(error) = failed {
@@ -323,7 +322,7 @@ impl Running {
     }
 
     /// Performs an action on programs and flows.
-    pub(super) fn act(&mut self, action: &Action, now: Time) {
+    pub(super) fn apply(&mut self, action: &Action, now: Time) {
         match *action {
             Action::Stop(program) => self.supervisor.stop(program, now),
             Action::Kill(program) => self.supervisor.kill(program, now),
@@ -351,7 +350,7 @@ impl Running {
                     }
                 }
             }
-            // The data path and `kernels` handle these.
+            // The data path and `kernels` apply these changes.
             Action::Set { .. } | Action::LinkDown(_) | Action::LinkUp(_) | Action::Box(..) => {}
         }
     }
@@ -366,7 +365,7 @@ impl Running {
     }
 
     /// Logs an event of a program; returns the error that ends the run, if it is one.
-    pub(super) fn note(&mut self, event: ProgramEvent, now: Time) -> Option<Error> {
+    pub(super) fn log_program_event(&mut self, event: ProgramEvent, now: Time) -> Option<Error> {
         self.show_program(&event, now);
         let name = |id: ProgramId| self.job.plan.programs[id.index()].name.clone();
         let log = |level, id, text: &str| self.recorder.handle().log(now, level, &name(id), text);
@@ -427,31 +426,31 @@ impl Running {
         self.recording.enter(batch);
     }
 
-    /// Whether the command has asked to stop or has ended. Handles its other messages.
+    /// Handles the messages of the command; returns whether it has requested the stop or ended.
     fn must_stop(&mut self) -> bool {
         while !self.stopped {
             match receive(&mut self.channel) {
                 Received::Nothing => break,
                 Received::End => self.stopped = true,
-                Received::Message(message) => self.obey(message),
+                Received::Message(message) => self.handle_message(message),
             }
         }
         self.stopped
     }
 
-    fn obey(&mut self, said: ToLab) {
-        match said {
+    fn handle_message(&mut self, message: ToLab) {
+        match message {
             ToLab::Stop => self.stopped = true,
             ToLab::Complete => self.completed = true,
-            ToLab::Others { labs, realtime } => self.meter.others(labs, realtime),
+            ToLab::Others { labs, realtime } => self.meter.set_other_labs(labs, realtime),
             ToLab::Clock(common) => {
                 self.clock.adjust(common.origin_ns);
                 self.clock_bound = self.clock_bound.max(common.bound());
             }
-            ToLab::Lost { agent } => self.lose(agent),
-            ToLab::Regained { agent } => self.regain(agent),
+            ToLab::Lost { agent } => self.on_agent_lost(agent),
+            ToLab::Regained { agent } => self.on_agent_restored(agent),
             ToLab::Lead { agent, lead_ns } => {
-                self.datapath.lead(agent, Span::from_nanos(lead_ns));
+                self.datapath.set_lead(agent, Span::from_nanos(lead_ns));
             }
             ToLab::Program(event) => {
                 let (program, at) = (event.program as usize, Time::from_nanos(event.at_ns));
@@ -487,21 +486,24 @@ impl Running {
     /// Applies the changes that are due to the nodes' kernels.
     fn change_kernels(&mut self, now: Time) {
         for error in self.kernels.apply(now) {
-            let text = format!("an event did not reach the links and routes of a kernel: {error}");
+            let text =
+                format!("an event could not be applied to links and routes of a node: {error}");
             self.recorder.handle().log(now, Level::Warn, "event", &text);
             self.warnings.push(text);
         }
     }
 
     /// Handles the loss of an agent, with its part of the network and its ends of flows.
-    fn lose(&mut self, agent: AgentId) {
-        self.datapath.lose(agent);
-        self.flows_with(agent).into_iter().for_each(|id| self.with_flows(|flows| flows.lose(id)));
+    fn on_agent_lost(&mut self, agent: AgentId) {
+        self.datapath.on_agent_lost(agent);
+        let ids = self.flows_with(agent);
+        self.with_flows(|flows| ids.iter().for_each(|id| flows.on_agent_lost(*id)));
     }
 
-    fn regain(&mut self, agent: AgentId) {
-        self.datapath.regain(agent);
-        self.flows_with(agent).into_iter().for_each(|id| self.with_flows(|flows| flows.regain(id)));
+    fn on_agent_restored(&mut self, agent: AgentId) {
+        self.datapath.on_agent_restored(agent);
+        let ids = self.flows_with(agent);
+        self.with_flows(|flows| ids.iter().for_each(|id| flows.on_agent_restored(*id)));
     }
 
     /// The flows that have an end on an agent.
@@ -541,23 +543,24 @@ impl Running {
 
     /// Waits until a descriptor is readable or an event is due.
     fn sleep(&mut self, now: Time) {
-        let mut wake = self.job.end().map_or(now + ROUND, |end| end.min(now + ROUND));
+        let mut wake =
+            self.job.end().map_or(now + MAX_TURN_INTERVAL, |end| end.min(now + MAX_TURN_INTERVAL));
         let due = [self.supervisor.next_wake(), self.schedule.next()];
         for at in due.into_iter().flatten() {
             wake = wake.min(at);
         }
-        self.nap(wake.since(self.now()));
+        self.wait_for(wake.since(self.now()));
     }
 
     /// Waits for this time, or until a descriptor is readable.
-    fn nap(&mut self, span: Span) {
-        if self.datapath.asks_realtime() {
+    fn wait_for(&mut self, span: Span) {
+        if self.datapath.requests_realtime() {
             self.outbox.send(&FromLab::Realtime);
         }
-        let nap = span.as_nanos();
+        let nanos = span.as_nanos();
         let timeout = Timespec {
-            tv_sec: (nap / 1_000_000_000) as i64,
-            tv_nsec: (nap % 1_000_000_000) as i64,
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as i64,
         };
         let blocked = if self.outbox.is_blocked() { PollFlags::OUT } else { PollFlags::empty() };
         let mut fds = vec![PollFd::new(self.channel.get_ref(), PollFlags::IN | blocked)];
@@ -589,13 +592,13 @@ fn receive(channel: &mut BufReader<UnixStream>) -> Received {
 enum StartSignal {
     Begin,
     /// Start together with the other shards.
-    Together(Common),
+    Together(CommonStart),
     /// End without a start.
     End,
 }
 
 impl StartSignal {
-    fn common(self) -> Option<Common> {
+    fn common(self) -> Option<CommonStart> {
         match self {
             Self::Together(common) => Some(common),
             Self::Begin | Self::End => None,
@@ -610,7 +613,9 @@ fn wait_for_start(channel: &mut BufReader<UnixStream>, meter: &mut Meter) -> Sta
             Received::Message(ToLab::Start { common }) => {
                 return common.map_or(StartSignal::Begin, StartSignal::Together);
             }
-            Received::Message(ToLab::Others { labs, realtime }) => meter.others(labs, realtime),
+            Received::Message(ToLab::Others { labs, realtime }) => {
+                meter.set_other_labs(labs, realtime);
+            }
             Received::Message(ToLab::Request { id, .. }) => {
                 let answer = Answer::Refused { why: "the lab has not started yet".to_owned() };
                 message::send(channel.get_ref(), &FromLab::Answer { id, answer });
@@ -624,8 +629,8 @@ fn wait_for_start(channel: &mut BufReader<UnixStream>, meter: &mut Meter) -> Sta
 }
 
 /// Wall-clock time of lab time zero, nanoseconds since 1970 (UTC).
-fn unix_start(common: Option<Common>) -> u64 {
-    sys::clock::realtime() + common.map_or(LEAD, Common::until).as_nanos()
+fn unix_start(common: Option<CommonStart>) -> u64 {
+    sys::clock::realtime() + common.map_or(CALIBRATION_LEAD, CommonStart::until).as_nanos()
 }
 
 /// The hosts for the registry, by name.
@@ -656,7 +661,7 @@ fn start_flows(
         clock: clock.clone(),
         interval: plan.interval,
         seed: plan.seed,
-        // On several hosts these are the waits of one of them.
+        // With several shards, these would be only the waits of this host.
         waits: job
             .shard
             .is_none()

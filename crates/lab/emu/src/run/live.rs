@@ -14,7 +14,7 @@ use super::outbox::Outbox;
 use crate::program::ProgramEvent;
 use crate::{Error, Result};
 
-/// Connects the live view of a lab to its recorder, and makes the channel one that does not block.
+/// Connects the live view of a lab to its recorder, and makes the channel non-blocking.
 pub(super) fn start(
     job: &Job,
     channel: &UnixStream,
@@ -26,7 +26,7 @@ pub(super) fn start(
     Ok((tap, Outbox::new(channel.try_clone().map_err(Error::Channel)?)))
 }
 
-/// Sends the last frames, and all other messages that are left.
+/// Sends the last frames and all other remaining messages.
 pub(super) fn finish(tap: &Tap, mut outbox: Outbox, ended: Time) {
     if tap.is_watched() {
         for frame in tap.with(|builder| builder.finish(ended)) {
@@ -37,7 +37,7 @@ pub(super) fn finish(tap: &Tap, mut outbox: Outbox, ended: Time) {
 }
 
 impl Running {
-    /// Begins to send frames, after the state before them; or stops.
+    /// Starts sending frames, after the state before them, or stops.
     pub(super) fn watch(&mut self, is_watched: bool) {
         self.datapath.set_watched(is_watched);
         if is_watched {
@@ -52,7 +52,7 @@ impl Running {
     pub(super) fn send_frame(&mut self, now: Time) {
         self.outbox.flush();
         if !self.tap.is_watched() {
-            self.tap.with(|builder| builder.settle(now));
+            self.tap.with(|builder| builder.apply_changes(now));
         } else if let Some(frame) = self.tap.with(|builder| builder.poll(now)) {
             self.outbox.frame(frame);
         }

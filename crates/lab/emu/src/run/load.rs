@@ -7,8 +7,7 @@ use sys::sched::{self, CpuTimes};
 
 use crate::datapath::{REALTIME_SHARE, Report};
 
-/// Interval of load measurements.
-const PERIOD: Span = Span::from_millis(250);
+const LOAD_INTERVAL: Span = Span::from_millis(250);
 
 /// Number of intervals in the window of the peak load.
 const PEAK_LOAD_INTERVALS: usize = 4;
@@ -17,7 +16,7 @@ const PEAK_LOAD_INTERVALS: usize = 4;
 /// the programs under test.
 const MAX_REALTIME_SHARE: f64 = 0.5;
 
-/// Counters at one time.
+/// A reading of the host's counters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     machine: CpuTimes,
@@ -42,13 +41,13 @@ impl Reading {
 pub(super) struct Meter {
     start: Reading,
     /// The last measurements, oldest first.
-    looks: Vec<CpuTimes>,
+    readings: Vec<CpuTimes>,
     next: Time,
     busiest: f64,
     /// Maximum number of other labs so far.
-    most_others: u32,
+    max_other_labs: u32,
     /// Number of other labs with real-time scheduling.
-    rivals: u32,
+    realtime_labs: u32,
     /// The share last sent to the data path.
     share: f64,
 }
@@ -58,11 +57,11 @@ impl Meter {
         let start = Reading::take();
         Self {
             start,
-            looks: vec![start.machine],
-            next: Time::ZERO + PERIOD,
+            readings: vec![start.machine],
+            next: Time::ZERO + LOAD_INTERVAL,
             busiest: 0.0,
-            most_others: 0,
-            rivals: 0,
+            max_other_labs: 0,
+            realtime_labs: 0,
             share: REALTIME_SHARE,
         }
     }
@@ -71,13 +70,13 @@ impl Meter {
     /// waited for the start.
     pub(super) fn restart(&mut self) {
         self.start = Reading::take();
-        self.looks = vec![self.start.machine];
+        self.readings = vec![self.start.machine];
     }
 
     /// Sets the number of other labs, and of those with real-time scheduling.
-    pub(super) fn others(&mut self, labs: u32, realtime: u32) {
-        self.rivals = realtime;
-        self.most_others = self.most_others.max(labs);
+    pub(super) fn set_other_labs(&mut self, labs: u32, realtime: u32) {
+        self.realtime_labs = realtime;
+        self.max_other_labs = self.max_other_labs.max(labs);
     }
 
     /// Measures the load if a measurement is due. If the limit has changed, returns the new share
@@ -86,22 +85,23 @@ impl Meter {
         if now < self.next {
             return None;
         }
-        self.next = now + PERIOD;
-        let look = CpuTimes::read().ok()?;
-        self.enter(look);
-        let before = self.looks.iter().rev().nth(1).copied().unwrap_or_default();
-        let share = allowance(look.since(before).busy_share(), self.rivals, sched::cpus());
+        self.next = now + LOAD_INTERVAL;
+        let reading = CpuTimes::read().ok()?;
+        self.enter(reading);
+        let before = self.readings.iter().rev().nth(1).copied().unwrap_or_default();
+        let share =
+            realtime_share(reading.since(before).busy_share(), self.realtime_labs, sched::cpus());
         let changed = (share - self.share).abs() > 1e-9;
         self.share = share;
         changed.then_some(share)
     }
 
-    fn enter(&mut self, look: CpuTimes) {
-        self.looks.push(look);
-        if self.looks.len() > PEAK_LOAD_INTERVALS {
-            // One more measurement than intervals.
-            let first = self.looks.remove(0);
-            self.busiest = self.busiest.max(look.since(first).busy_share());
+    fn enter(&mut self, reading: CpuTimes) {
+        self.readings.push(reading);
+        if self.readings.len() > PEAK_LOAD_INTERVALS {
+            // There is one more reading than intervals.
+            let first = self.readings.remove(0);
+            self.busiest = self.busiest.max(reading.since(first).busy_share());
         }
     }
 
@@ -122,7 +122,7 @@ impl Meter {
             programs_cpu_s: grown(end.children, start.children),
             cpu_wait_s: report.cpu_wait.map(Span::as_secs_f64),
             suspended_s: report.suspended.as_secs_f64(),
-            other_labs: self.most_others,
+            other_labs: self.max_other_labs,
             memory_stall_s: grown(end.memory, start.memory),
         };
         (load, seconds(machine.steal))
@@ -131,11 +131,11 @@ impl Meter {
 
 /// The share of a CPU above which a data path suspends real-time scheduling. Without full load the
 /// normal limit applies; if several labs fill the host, each gets an equal part.
-fn allowance(busy: f64, rivals: u32, cpus: usize) -> f64 {
-    if busy < verdict::FULL_CPU_SHARE || rivals == 0 {
+fn realtime_share(busy: f64, realtime_labs: u32, cpus: usize) -> f64 {
+    if busy < verdict::FULL_CPU_SHARE || realtime_labs == 0 {
         return REALTIME_SHARE;
     }
-    (MAX_REALTIME_SHARE * cpus as f64 / (f64::from(rivals) + 1.0)).min(REALTIME_SHARE)
+    (MAX_REALTIME_SHARE * cpus as f64 / (f64::from(realtime_labs) + 1.0)).min(REALTIME_SHARE)
 }
 
 #[cfg(test)]
@@ -143,35 +143,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labs_share_a_full_machine() {
+    fn labs_share_fully_loaded_host_equally() {
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
-        near(allowance(0.5, 7, 2), REALTIME_SHARE);
-        near(allowance(1.0, 0, 2), REALTIME_SHARE);
-        near(allowance(1.0, 1, 2), 0.5);
-        near(allowance(1.0, 7, 2), 0.125);
-        near(allowance(1.0, 3, 64), REALTIME_SHARE);
+        near(realtime_share(0.5, 7, 2), REALTIME_SHARE);
+        near(realtime_share(1.0, 0, 2), REALTIME_SHARE);
+        near(realtime_share(1.0, 1, 2), 0.5);
+        near(realtime_share(1.0, 7, 2), 0.125);
+        near(realtime_share(1.0, 3, 64), REALTIME_SHARE);
     }
 
     #[test]
     fn records_the_busiest_second() {
         let mut meter = Meter::start();
         let at = |quarter: u64, busy: u64| CpuTimes { busy, idle: quarter * 250 - busy, steal: 0 };
-        meter.looks = vec![at(0, 0)];
+        meter.readings = vec![at(0, 0)];
         // Idle, then busy for 1 s, then idle.
         for (quarter, busy) in [(1, 0), (2, 250), (3, 500), (4, 750), (5, 1000), (6, 1000)] {
             meter.enter(at(quarter, busy));
         }
         assert!((meter.busiest - 1.0).abs() < 1e-12, "{meter:?}");
-        assert_eq!(meter.looks.len(), PEAK_LOAD_INTERVALS);
+        assert_eq!(meter.readings.len(), PEAK_LOAD_INTERVALS);
     }
 
     #[test]
     fn records_the_maximum_of_other_labs() {
         let mut meter = Meter::start();
-        meter.others(3, 2);
+        meter.set_other_labs(3, 2);
         meter.restart();
-        meter.others(1, 0);
-        assert_eq!(meter.rivals, 0);
+        meter.set_other_labs(1, 0);
+        assert_eq!(meter.realtime_labs, 0);
         let (load, steal) = meter.finish(&Report::default());
         assert_eq!(load.other_labs, 3);
         assert!((0.0..=1.0).contains(&load.busy) && load.busiest >= load.busy && steal >= 0.0);

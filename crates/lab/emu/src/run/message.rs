@@ -54,13 +54,13 @@ pub(super) enum FromLab {
 
 /// The common start time of a lab with several shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Common {
+pub(super) struct CommonStart {
     /// Lab time zero on this host's monotonic clock.
     pub(super) origin_ns: u64,
     pub(super) bound_ns: u64,
 }
 
-impl Common {
+impl CommonStart {
     /// Time from now to lab time zero.
     pub(super) fn until(self) -> Span {
         Span::from_nanos(self.origin_ns.saturating_sub(sys::clock::monotonic()))
@@ -76,10 +76,10 @@ impl Common {
 pub(super) enum ToLab {
     /// Starts a lab that is ready. Several shards start together.
     Start {
-        common: Option<Common>,
+        common: Option<CommonStart>,
     },
     /// A better estimate of lab time zero.
-    Clock(Common),
+    Clock(CommonStart),
     Lost {
         agent: AgentId,
     },
@@ -103,7 +103,7 @@ pub(super) enum ToLab {
         id: u64,
         request: Request,
     },
-    /// Send the state and then frames, or stop it.
+    /// Send the state and then frames, or stop sending.
     Watch(bool),
     /// End now: the run is complete.
     Complete,

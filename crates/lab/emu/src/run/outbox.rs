@@ -19,7 +19,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Outbox {
     stream: UnixStream,
     unsent: Vec<u8>,
-    /// Frames that were not sent because earlier ones have not been read, as one.
+    /// Frames that were not sent because earlier messages are unread, combined into one.
     dropped: Option<Frame>,
 }
 
@@ -70,12 +70,12 @@ impl Outbox {
         }
     }
 
-    /// Sends everything that is left. Later writes to the socket wait.
+    /// Sends all remaining messages. Later writes to the socket block.
     pub(super) fn finish(mut self) {
         let waits = self.stream.set_nonblocking(false);
         let _ = waits.and_then(|()| self.stream.set_write_timeout(Some(END_TIMEOUT)));
         if let Some(mut frame) = self.dropped.take() {
-            // It is sent after all.
+            // This frame, counted as dropped, is sent now.
             frame.dropped -= 1;
             self.send(&FromLab::Frame(Box::new(frame)));
         }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_stay_whole_while_the_command_is_stopped() {
+    fn stopped_command_receives_complete_messages() {
         let (stream, command) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
         let mut outbox = Outbox::new(stream);

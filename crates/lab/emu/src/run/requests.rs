@@ -15,8 +15,8 @@ use crate::control::{Answer, Finding, Request};
 /// Source of log lines.
 const SOURCE: &str = "request";
 
-/// Changes that have been requested and are not in the list of events yet: one takes effect later
-/// if events of the lab file are about to.
+/// Requested changes that are not in the list of events yet: a change takes effect later if events
+/// of the lab file are already prepared.
 #[derive(Debug, Default)]
 pub(super) struct Requests(VecDeque<LiveChange>);
 
@@ -46,7 +46,7 @@ impl Running {
     pub(super) fn handle_due(&mut self, now: Time) {
         let due = self.requests.log_due(now, &self.recorder, &self.tap, &mut self.events);
         for action in due {
-            self.act(&action, now);
+            self.apply(&action, now);
         }
     }
 

@@ -16,8 +16,7 @@ use crate::shard::{Shard, Sockets};
 use crate::{Error, Result};
 
 /// Runs a shard of a lab until the lab ends. Sends [`FromShard`] and receives [`ToShard`] on
-/// `control`. At end-of-file, which means that the agent has ended, the shard ends in an orderly
-/// way.
+/// `control`. At end-of-file the agent has ended, and the shard ends in an orderly way.
 ///
 /// The calling process has one thread and holds no other copy of `control`.
 ///
@@ -61,8 +60,7 @@ fn run(shard: Shard, sockets: Sockets, agent: &mut Agent) -> Result<PathBuf> {
 
 /// The agent's end of a control socket.
 struct Agent {
-    /// `None` in the lab's process, so that the agent reads end-of-file when this process has
-    /// ended.
+    /// `None` in the lab's process: the agent reads end-of-file when this process ends.
     stream: Option<BufReader<UnixStream>>,
     is_gone: bool,
 }
@@ -99,16 +97,16 @@ impl Controller for Agent {
         self.stream = None;
     }
 
-    fn ready(&mut self) -> Option<ToLab> {
+    fn on_ready(&mut self) -> Option<ToLab> {
         self.send(&FromShard::Ready);
         None
     }
 
-    fn progress(&mut self, progress: ShardProgress, _name: &str) {
+    fn on_progress(&mut self, progress: ShardProgress, _name: &str) {
         self.send(&FromShard::Progress(progress));
     }
 
-    fn program(&mut self, event: ProgramEvent) {
+    fn on_program(&mut self, event: ProgramEvent) {
         self.send(&FromShard::Program(event));
     }
 }
@@ -117,10 +115,10 @@ impl Controller for Agent {
 fn to_lab(message: &ToShard) -> ToLab {
     match *message {
         ToShard::Start { origin_ns, bound_ns } => {
-            ToLab::Start { common: Some(message::Common { origin_ns, bound_ns }) }
+            ToLab::Start { common: Some(message::CommonStart { origin_ns, bound_ns }) }
         }
         ToShard::Clock { origin_ns, bound_ns } => {
-            ToLab::Clock(message::Common { origin_ns, bound_ns })
+            ToLab::Clock(message::CommonStart { origin_ns, bound_ns })
         }
         ToShard::Lost { agent } => ToLab::Lost { agent },
         ToShard::Regained { agent } => ToLab::Regained { agent },

@@ -21,21 +21,21 @@ use super::Up;
 use super::lines::LabLines;
 use super::message::{self, FromLab, ToLab};
 use crate::control::{Answer, Request, Server};
-use crate::datapath::{PRIORITY, THREAD};
+use crate::datapath::{REALTIME_PRIORITY, THREAD};
 use crate::launch::LabHandle;
 use crate::registry::{Entry, HostEntry, Registration, Registry};
 use crate::{Error, Result};
 
-/// A shard's lab that runs is ended after this time without a message: it sends five a second.
+/// Time without a message after which a shard's lab is ended: it sends five messages per second.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for a lab that ends programs and namespaces and writes results, beside its programs'
-/// grace.
+/// The same for a lab that ends programs and namespaces and writes results, in addition to the
+/// grace times of its programs.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The origin of a lab's start and stop messages: the command in a terminal, or an agent.
 pub(super) trait Controller {
-    /// Where its messages arrive; `None` if it sends none, or has ended.
+    /// The socket at which its messages arrive; `None` if it sends none, or has ended.
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
     /// Messages that have arrived, after its socket became readable. The last message of a
@@ -46,7 +46,7 @@ pub(super) trait Controller {
     fn close(&mut self) {}
 
     /// Handles a lab that is ready; returns its start if the lab need not wait for it.
-    fn ready(&mut self) -> Option<ToLab>;
+    fn on_ready(&mut self) -> Option<ToLab>;
 
     /// Whether it is a command of the user that runs in the lab.
     fn is_attached(&self) -> bool {
@@ -54,35 +54,34 @@ pub(super) trait Controller {
     }
 
     /// Starts the command of the user in the lab whose first process is `lab`.
-    fn started(&mut self, _lab: u32, _hosts: &Hosts) -> Result<()> {
+    fn on_started(&mut self, _lab: u32, _hosts: &Hosts) -> Result<()> {
         Ok(())
     }
 
-    /// Handles a signal; whether the lab continues.
-    fn signalled(&mut self, _received: Received) -> Result<bool> {
+    /// Handles a signal; returns whether the lab continues.
+    fn handle_signal(&mut self, _received: Received) -> Result<bool> {
         Ok(false)
     }
 
-    fn progress(&mut self, progress: ShardProgress, name: &str);
+    fn on_progress(&mut self, progress: ShardProgress, name: &str);
 
     /// All programs that start with the lab are ready.
-    fn up(&mut self) {}
+    fn on_up(&mut self) {}
 
     /// A program that other shards may wait for has changed its state.
-    fn program(&mut self, _event: ProgramEvent) {}
+    fn on_program(&mut self, _event: ProgramEvent) {}
 }
 
 /// How the connection to a lab's process ended.
 pub(super) enum End {
     /// The lab reported its end.
     Finished,
-    /// The user interrupted twice, so it was killed.
-    Insisted,
+    /// It was killed after a second interrupt of the user.
+    KilledByUser,
     /// Its process ended without a report.
-    Vanished,
+    NoReport,
 }
 
-/// Hosts by name.
 pub(super) type Hosts = BTreeMap<String, HostEntry>;
 
 /// Passes messages between a lab's process and its controller.
@@ -94,7 +93,7 @@ pub(super) struct Supervisor<'a> {
     lab: LabLines,
     signals: Signals,
     hosts: Hosts,
-    /// SIGINT, SIGTERM and SIGHUP so far.
+    /// Number of SIGINT, SIGTERM and SIGHUP received.
     interrupts: u32,
     /// Makes the lab known to other commands.
     registration: Option<(Registry, Registration)>,
@@ -156,7 +155,7 @@ impl<'a> Supervisor<'a> {
                 for line in self.lab.read()? {
                     let Some(line) = line else {
                         let insisted = self.interrupts > 1;
-                        return Ok(if insisted { End::Insisted } else { End::Vanished });
+                        return Ok(if insisted { End::KilledByUser } else { End::NoReport });
                     };
                     self.last_message = Instant::now();
                     if self.receive(&line)? {
@@ -191,7 +190,7 @@ impl<'a> Supervisor<'a> {
     fn handle_signals(&mut self) -> Result<()> {
         for received in self.signals.take() {
             if let Some(received) = received
-                && self.controller.signalled(received)?
+                && self.controller.handle_signal(received)?
             {
                 continue;
             }
@@ -205,7 +204,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Which of lab, signals and controller can be read.
+    /// Whether lab, signals and controller can be read.
     fn wait(&self) -> Result<[bool; 3]> {
         let (lab, controller) = (self.lab.as_fd(), self.controller.socket());
         let sources = [Some(lab), Some(self.signals.as_fd()), controller];
@@ -235,7 +234,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Passes a message of the lab on; whether the lab has finished.
+    /// Passes a message of the lab on; returns whether the lab has finished.
     fn receive(&mut self, line: &str) -> Result<bool> {
         match message::parse(line) {
             Some(FromLab::Ready { hosts }) => {
@@ -245,7 +244,7 @@ impl<'a> Supervisor<'a> {
                 if !self.controller.is_attached() {
                     self.register(hosts);
                 }
-                if let Some(start) = self.controller.ready() {
+                if let Some(start) = self.controller.on_ready() {
                     self.send(&start);
                 }
             }
@@ -253,9 +252,9 @@ impl<'a> Supervisor<'a> {
                 self.report_other_labs();
                 let progress = ShardProgress { now_ns, idle, waiting_for, packets, trunks };
                 let registered = self.registration.as_ref().map(|(_, lab)| &lab.entry().name);
-                self.controller.progress(progress, registered.unwrap_or(&self.plan.name));
+                self.controller.on_progress(progress, registered.unwrap_or(&self.plan.name));
             }
-            Some(FromLab::Up) => self.controller.up(),
+            Some(FromLab::Up) => self.controller.on_up(),
             Some(FromLab::Answer { id, answer }) => {
                 self.server.iter_mut().for_each(|server| server.answer(id, &answer));
             }
@@ -265,11 +264,11 @@ impl<'a> Supervisor<'a> {
             Some(FromLab::Frame(frame)) => {
                 self.server.iter_mut().for_each(|server| server.frame(&frame));
             }
-            Some(FromLab::Started) => self.controller.started(self.handle.pid(), &self.hosts)?,
-            Some(FromLab::Program(event)) => self.controller.program(event),
+            Some(FromLab::Started) => self.controller.on_started(self.handle.pid(), &self.hosts)?,
+            Some(FromLab::Program(event)) => self.controller.on_program(event),
             Some(FromLab::Realtime) => {
-                // Best effort, as in the lab: the verdict shows the effect.
-                let _ = sys::sched::set_fifo_of(self.handle.pid(), THREAD, PRIORITY);
+                // Errors are ignored: the verdict shows the effect.
+                let _ = sys::sched::set_fifo_of(self.handle.pid(), THREAD, REALTIME_PRIORITY);
             }
             Some(FromLab::Ending) => self.stopping = true,
             Some(FromLab::Failed(failure)) => return Err(Error::Lab(failure)),
@@ -293,7 +292,7 @@ impl<'a> Supervisor<'a> {
             _ => {}
         }
         message::send(self.handle.channel(), message);
-        // It could not be watched before.
+        // The lab could not be watched before.
         if matches!(message, ToLab::Start { .. }) && self.is_watched {
             message::send(self.handle.channel(), &ToLab::Watch(true));
         }
@@ -327,7 +326,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The lab makes no frames without watchers.
+    /// Stops the lab's frames if there are no watchers.
     fn stop_frames(&mut self) {
         if self.is_watched && self.server.as_ref().is_none_or(|server| !server.has_watchers()) {
             self.is_watched = false;

@@ -8,11 +8,11 @@ use emu::{Error, Result};
 use sys::process::Exit;
 
 pub(crate) const TESTS: &[super::Test] = &[
-    ("a_lab_is_alone_in_its_namespaces", a_lab_is_alone_in_its_namespaces),
-    ("a_lab_without_its_command_ends", a_lab_without_its_command_ends),
-    ("a_killed_lab_takes_everything_with_it", a_killed_lab_takes_everything_with_it),
-    ("labs_in_parallel_end_one_by_one", labs_in_parallel_end_one_by_one),
-    ("a_panic_is_an_exit_status", a_panic_is_an_exit_status),
+    ("lab_has_separate_namespaces", lab_has_separate_namespaces),
+    ("lab_ends_after_its_command", lab_ends_after_its_command),
+    ("kill_ends_all_processes_of_lab", kill_ends_all_processes_of_lab),
+    ("parallel_labs_end_independently", parallel_labs_end_independently),
+    ("panic_gives_exit_status_70", panic_gives_exit_status_70),
 ];
 
 /// The value, or `None` with a note if the system does not permit namespaces.
@@ -31,7 +31,7 @@ fn inode(path: &str) -> u64 {
     std::fs::metadata(path).unwrap().ino()
 }
 
-fn a_lab_is_alone_in_its_namespaces() {
+fn lab_has_separate_namespaces() {
     let names = ["net", "mnt", "pid", "ipc", "uts", "user"];
     let lab = fork_lab(&Options::new("box"), |side| {
         let mut channel = side.channel;
@@ -44,7 +44,7 @@ fn a_lab_is_alone_in_its_namespaces() {
         channel.write_all(line.as_bytes()).unwrap();
         i32::from(!side.notices.is_empty())
     });
-    let Some(mut lab) = unless_denied("a_lab_is_alone_in_its_namespaces", lab) else { return };
+    let Some(mut lab) = unless_denied("lab_has_separate_namespaces", lab) else { return };
     let mut line = String::new();
     BufReader::new(lab.channel()).read_line(&mut line).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -56,20 +56,20 @@ fn a_lab_is_alone_in_its_namespaces() {
 }
 
 /// Reads end-of-file, then ends with 5.
-fn until_told(mut side: emu::launch::LabSide) -> i32 {
+fn until_channel_closes(mut side: emu::launch::LabSide) -> i32 {
     side.channel.write_all(b"up\n").unwrap();
     let mut rest = Vec::new();
     side.channel.read_to_end(&mut rest).unwrap();
     5
 }
 
-fn a_lab_without_its_command_ends() {
+fn lab_ends_after_its_command() {
     // Here the command runs in its own process, and is killed.
     let (mut reader, writer) = std::io::pipe().unwrap();
     let command = sys::process::fork(move || {
         let Some(lab) = unless_denied(
-            "a_lab_without_its_command_ends",
-            fork_lab(&Options::new("x"), until_told),
+            "lab_ends_after_its_command",
+            fork_lab(&Options::new("x"), until_channel_closes),
         ) else {
             return 0;
         };
@@ -107,7 +107,7 @@ fn is_gone(pid: &str) -> bool {
     stat.map_or(true, |text| text.contains(") Z "))
 }
 
-fn a_killed_lab_takes_everything_with_it() {
+fn kill_ends_all_processes_of_lab() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let lab = fork_lab(&Options::new("x"), move |mut side| {
         // A grandchild in its own session holds the pipe's writing end.
@@ -121,7 +121,7 @@ fn a_killed_lab_takes_everything_with_it() {
         });
         sys::process::Child::of(child.unwrap()).unwrap().wait().map_or(1, Exit::code)
     });
-    let Some(mut lab) = unless_denied("a_killed_lab_takes_everything_with_it", lab) else { return };
+    let Some(mut lab) = unless_denied("kill_ends_all_processes_of_lab", lab) else { return };
     BufReader::new(lab.channel()).read_line(&mut String::new()).unwrap();
     assert_eq!(lab.try_wait().unwrap(), None);
     lab.kill().unwrap();
@@ -129,9 +129,12 @@ fn a_killed_lab_takes_everything_with_it() {
     assert_eq!(reader.read(&mut [0]).unwrap(), 0, "the grandchild is gone");
 }
 
-fn labs_in_parallel_end_one_by_one() {
+fn parallel_labs_end_independently() {
     let lab = || {
-        unless_denied("labs_in_parallel_end_one_by_one", fork_lab(&Options::new("x"), until_told))
+        unless_denied(
+            "parallel_labs_end_independently",
+            fork_lab(&Options::new("x"), until_channel_closes),
+        )
     };
     let (Some(mut first), Some(mut second)) = (lab(), lab()) else { return };
     first.end();
@@ -141,11 +144,11 @@ fn labs_in_parallel_end_one_by_one() {
     assert_eq!(second.wait().unwrap(), Exit::Code(5));
 }
 
-fn a_panic_is_an_exit_status() {
+fn panic_gives_exit_status_70() {
     let lab = fork_lab(&Options::new("x"), |_| {
         std::panic::set_hook(Box::new(|_| {}));
         panic!("on purpose")
     });
-    let Some(mut lab) = unless_denied("a_panic_is_an_exit_status", lab) else { return };
+    let Some(mut lab) = unless_denied("panic_gives_exit_status_70", lab) else { return };
     assert_eq!(lab.wait().unwrap(), Exit::Code(70));
 }

@@ -22,21 +22,18 @@ use super::sample;
 
 pub(crate) const TESTS: &[super::Test] = &[
     ("programs_run_in_their_node", programs_run_in_their_node),
-    ("a_server_is_ready_when_it_listens", a_server_is_ready_when_it_listens),
-    (
-        "programs_that_start_with_the_lab_are_waited_for",
-        programs_that_start_with_the_lab_are_waited_for,
-    ),
-    ("every_ready_condition_comes_true", every_ready_condition_comes_true),
-    ("stopping_a_program_stops_its_descendants", stopping_a_program_stops_its_descendants),
-    ("a_stubborn_program_is_killed_after_its_grace", a_stubborn_program_is_killed_after_its_grace),
-    ("failing_programs_are_restarted", failing_programs_are_restarted),
+    ("server_is_ready_when_it_listens", server_is_ready_when_it_listens),
+    ("waits_for_programs_that_start_with_lab", waits_for_programs_that_start_with_lab),
+    ("detects_every_readiness_condition", detects_every_readiness_condition),
+    ("stop_ends_descendants_of_program", stop_ends_descendants_of_program),
+    ("kills_program_after_grace_time", kills_program_after_grace_time),
+    ("restarts_failing_programs", restarts_failing_programs),
     ("names_programs_that_cannot_run", names_programs_that_cannot_run),
-    ("ports_below_1024", ports_below_1024),
-    ("a_daemon_outlives_its_starter", a_daemon_outlives_its_starter),
-    ("names_resolve_inside_only", names_resolve_inside_only),
-    ("an_uplink_leads_out_of_the_lab", an_uplink_leads_out_of_the_lab),
-    ("commands_run_inside_from_outside", commands_run_inside_from_outside),
+    ("programs_can_bind_ports_below_1024", programs_can_bind_ports_below_1024),
+    ("daemon_continues_after_parent_exits", daemon_continues_after_parent_exits),
+    ("names_resolve_only_inside_lab", names_resolve_only_inside_lab),
+    ("uplink_reaches_network_outside_lab", uplink_reaches_network_outside_lab),
+    ("exec_runs_command_inside_lab", exec_runs_command_inside_lab),
 ];
 
 /// A lab with two hosts, its programs, and its clock.
@@ -60,7 +57,7 @@ impl Bench {
     }
 
     /// Runs steps until `done`; a lab that hangs fails its test.
-    fn until(&mut self, done: impl Fn(&Self) -> bool) {
+    fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             assert!(self.origin.elapsed() < Duration::from_secs(60), "{:?}", self.events);
             self.step();
@@ -68,7 +65,7 @@ impl Bench {
     }
 
     fn until_over(&mut self) {
-        self.until(|bench| bench.supervisor.is_over());
+        self.run_until(|bench| bench.supervisor.is_over());
     }
 
     fn output(&self, program: usize) -> String {
@@ -159,7 +156,7 @@ fn has_python() -> bool {
     found
 }
 
-fn a_server_is_ready_when_it_listens() {
+fn server_is_ready_when_it_listens() {
     if !has_python() {
         return;
     }
@@ -169,8 +166,8 @@ fn a_server_is_ready_when_it_listens() {
     let mut client =
         program("client", "python3 -c 'import socket; socket.create_connection((\"h0\", 8080))'");
     client.after = vec![ProgramId(0)];
-    in_lab("a_server_is_ready_when_it_listens", vec![server, client], |bench| {
-        bench.until(|bench| bench.supervisor.is_work_over());
+    in_lab("server_is_ready_when_it_listens", vec![server, client], |bench| {
+        bench.run_until(|bench| bench.supervisor.is_work_over());
         assert_eq!(bench.end(1), Some(ProgramEnd::Exit(0)), "{:?}", bench.events);
         let outcome = bench.supervisor.outcome(ProgramId(0)).clone();
         assert!(outcome.ready.unwrap() > outcome.started.unwrap() + Span::from_millis(200));
@@ -181,7 +178,7 @@ fn a_server_is_ready_when_it_listens() {
     });
 }
 
-fn programs_that_start_with_the_lab_are_waited_for() {
+fn waits_for_programs_that_start_with_lab() {
     let mut first = program("first", "sleep 0.1; touch up; sleep 100");
     first.ready = Some(Ready::File("up".into()));
     let mut second = program("second", "sleep 100");
@@ -191,10 +188,10 @@ fn programs_that_start_with_the_lab_are_waited_for() {
     let mut last = program("last", "sleep 100");
     last.after = vec![ProgramId(2)];
     let programs = vec![first, second, later, last];
-    in_lab("programs_that_start_with_the_lab_are_waited_for", programs, |bench| {
+    in_lab("waits_for_programs_that_start_with_lab", programs, |bench| {
         bench.step();
         assert!(!bench.supervisor.has_started(bench.now()));
-        bench.until(|bench| bench.supervisor.has_started(bench.now()));
+        bench.run_until(|bench| bench.supervisor.has_started(bench.now()));
         let started = |at| bench.supervisor.outcome(ProgramId(at)).started.is_some();
         assert_eq!([0, 1, 2, 3].map(started), [true, true, false, false]);
         bench.supervisor.shutdown(bench.now());
@@ -203,7 +200,7 @@ fn programs_that_start_with_the_lab_are_waited_for() {
     });
 }
 
-fn every_ready_condition_comes_true() {
+fn detects_every_readiness_condition() {
     let conditions = [
         ("file", "sleep 0.1; touch here; sleep 100", Ready::File("here".into())),
         ("output", "echo not; sleep 0.1; printf 'is li'; sleep 0.1; echo stening", {
@@ -225,9 +222,9 @@ fn every_ready_condition_comes_true() {
         .map(|(name, line, ready)| Program { ready: Some(ready), ..program(name, line) })
         .collect();
     let count = programs.len();
-    in_lab("every_ready_condition_comes_true", programs, |bench| {
+    in_lab("detects_every_readiness_condition", programs, |bench| {
         let is_ready = |bench: &Bench, at| bench.supervisor.outcome(ProgramId::at(at)).ready;
-        bench.until(|bench| (0..count).all(|at| is_ready(bench, at).is_some()));
+        bench.run_until(|bench| (0..count).all(|at| is_ready(bench, at).is_some()));
         assert!(is_ready(bench, 3).unwrap() >= Time::ZERO + Span::from_millis(50));
         for at in 0..count {
             bench.supervisor.kill(ProgramId::at(at), bench.now());
@@ -237,21 +234,21 @@ fn every_ready_condition_comes_true() {
     });
 }
 
-fn stopping_a_program_stops_its_descendants() {
+fn stop_ends_descendants_of_program() {
     // A child in its own session, a child whose parent has ended, and one that ignores SIGTERM.
     let line =
         "setsid sleep 1000 & (sleep 1001 &) ; sh -c 'trap \"\" TERM; sleep 1002' & echo up; wait";
     let mut forking = program("forking", line);
     forking.ready = Some(Ready::Output("up".to_owned()));
     forking.grace = Span::from_millis(300);
-    in_lab("stopping_a_program_stops_its_descendants", vec![forking], |bench| {
-        bench.until(|bench| bench.supervisor.outcome(ProgramId(0)).ready.is_some());
+    in_lab("stop_ends_descendants_of_program", vec![forking], |bench| {
+        bench.run_until(|bench| bench.supervisor.outcome(ProgramId(0)).ready.is_some());
         let sleepers = || {
             let folders = std::fs::read_dir("/proc").unwrap().flatten();
             let lines = folders.filter_map(|dir| std::fs::read(dir.path().join("cmdline")).ok());
             lines.filter(|line| line.starts_with(b"sleep\x00100")).count()
         };
-        bench.until(|_| sleepers() == 3);
+        bench.run_until(|_| sleepers() == 3);
         bench.supervisor.stop(ProgramId(0), bench.now());
         bench.until_over();
         assert_eq!(sleepers(), 0);
@@ -259,35 +256,35 @@ fn stopping_a_program_stops_its_descendants() {
     });
 }
 
-fn a_stubborn_program_is_killed_after_its_grace() {
+fn kills_program_after_grace_time() {
     let mut stubborn = program("stubborn", "trap '' TERM; echo up; while :; do sleep 0.05; done");
     stubborn.ready = Some(Ready::Output("up".to_owned()));
     stubborn.grace = Span::from_millis(200);
-    in_lab("a_stubborn_program_is_killed_after_its_grace", vec![stubborn], |bench| {
-        bench.until(|bench| bench.supervisor.outcome(ProgramId(0)).ready.is_some());
-        let told = bench.now();
-        bench.supervisor.stop(ProgramId(0), told);
+    in_lab("kills_program_after_grace_time", vec![stubborn], |bench| {
+        bench.run_until(|bench| bench.supervisor.outcome(ProgramId(0)).ready.is_some());
+        let stop_time = bench.now();
+        bench.supervisor.stop(ProgramId(0), stop_time);
         // A start request while the program ends takes effect after its end.
-        bench.supervisor.start(ProgramId(0), told);
-        bench.until(|bench| bench.supervisor.outcome(ProgramId(0)).restarts == 1);
+        bench.supervisor.start(ProgramId(0), stop_time);
+        bench.run_until(|bench| bench.supervisor.outcome(ProgramId(0)).restarts == 1);
         let outcome = bench.supervisor.outcome(ProgramId(0));
-        assert!(outcome.ended.unwrap() >= told + Span::from_millis(200));
+        assert!(outcome.ended.unwrap() >= stop_time + Span::from_millis(200));
         bench.supervisor.kill(ProgramId(0), bench.now());
         bench.until_over();
     });
 }
 
-fn failing_programs_are_restarted() {
+fn restarts_failing_programs() {
     let line = "echo again | tee -a count; test $(wc -l < count) -ge 3";
     let mut failing = program("failing", line);
     failing.restart = Restart::OnFailure;
     let mut eager = program("eager", "echo x");
     eager.restart = Restart::Always;
-    in_lab("failing_programs_are_restarted", vec![failing, eager], |bench| {
-        bench.until(|bench| bench.end(0) == Some(ProgramEnd::Exit(0)));
+    in_lab("restarts_failing_programs", vec![failing, eager], |bench| {
+        bench.run_until(|bench| bench.end(0) == Some(ProgramEnd::Exit(0)));
         assert_eq!(bench.output(0), "again\nagain\nagain\n");
         assert_eq!(bench.supervisor.outcome(ProgramId(0)).restarts, 2);
-        bench.until(|bench| bench.supervisor.outcome(ProgramId(1)).restarts >= 2);
+        bench.run_until(|bench| bench.supervisor.outcome(ProgramId(1)).restarts >= 2);
         bench.supervisor.shutdown(bench.now());
         bench.until_over();
         assert!(bench.supervisor.outcome(ProgramId(1)).as_expected);
@@ -321,13 +318,13 @@ fn names_programs_that_cannot_run() {
             list.sort_by_key(|(program, _)| *program);
             list.into_iter().map(|(_, text)| text).collect()
         };
-        bench.until(|bench| failures(bench).len() == 5);
+        bench.run_until(|bench| failures(bench).len() == 5);
         let texts = failures(bench);
         assert_eq!(texts[0], "program none: `no-such-program` was not found");
         assert!(texts[1].contains("cannot be executed: Permission denied"), "{}", texts[1]);
         assert!(texts[2].contains("cannot enter /no/such/folder"), "{}", texts[2]);
         let early = "program early ended (status 3) before it was ready (TCP port 9)";
-        assert_eq!(texts[3], format!("{early}; it said: no luck"));
+        assert_eq!(texts[3], format!("{early}; last output: no luck"));
         assert_eq!(texts[4], "program late was not ready (TCP port 9) after 100 ms");
         bench.supervisor.shutdown(bench.now());
         bench.until_over();
@@ -342,33 +339,33 @@ fn failure(event: &ProgramEvent) -> Option<(ProgramId, String)> {
     }
 }
 
-fn ports_below_1024() {
+fn programs_can_bind_ports_below_1024() {
     if !has_python() {
         return;
     }
     let line = "exec python3 -c 'import socket; socket.socket().bind((\"10.0.0.2\", 80))'";
-    in_lab("ports_below_1024", vec![program("low", line)], |bench| {
+    in_lab("programs_can_bind_ports_below_1024", vec![program("low", line)], |bench| {
         bench.until_over();
         let errors = bench.supervisor.last_stderr(ProgramId(0));
         assert_eq!(bench.end(0), Some(ProgramEnd::Exit(0)), "{errors:?}");
     });
 }
 
-fn a_daemon_outlives_its_starter() {
+fn daemon_continues_after_parent_exits() {
     let mut daemon = program("daemon", "(sleep 0.3; echo done) & exit 0");
     daemon.service = true;
     // The supervisor may notice its end late.
     let plain = program("plain", "(sleep 10; echo done) & exit 0");
-    in_lab("a_daemon_outlives_its_starter", vec![daemon, plain], |bench| {
+    in_lab("daemon_continues_after_parent_exits", vec![daemon, plain], |bench| {
         bench.until_over();
         assert_eq!((bench.output(0).as_str(), bench.output(1).as_str()), ("done\n", ""));
     });
 }
 
-fn names_resolve_inside_only() {
+fn names_resolve_only_inside_lab() {
     let before = std::fs::read("/etc/hosts").ok();
     let line = "getent hosts h1; getent ahosts h0 | head -n 1; ping -c 1 -W 10 h0 > /dev/null";
-    in_lab("names_resolve_inside_only", vec![program("names", line)], |bench| {
+    in_lab("names_resolve_only_inside_lab", vec![program("names", line)], |bench| {
         bench.until_over();
         let text = bench.output(0);
         assert!(text.contains("h1") && text.contains("10.0.0.2"), "{text}");
@@ -380,8 +377,8 @@ fn names_resolve_inside_only() {
 }
 
 /// A host of the lab reaches a server on an address of the host system.
-fn an_uplink_leads_out_of_the_lab() {
-    let test = "an_uplink_leads_out_of_the_lab";
+fn uplink_reaches_network_outside_lab() {
+    let test = "uplink_reaches_network_outside_lab";
     // The source address of packets to the outside; no packet is sent.
     let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     let own = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
@@ -439,7 +436,7 @@ fn an_uplink_leads_out_of_the_lab() {
     }
 }
 
-fn commands_run_inside_from_outside() {
+fn exec_runs_command_inside_lab() {
     use std::os::fd::AsRawFd;
 
     let lab = fork_lab(&Options::new("x"), |mut side| {
@@ -454,7 +451,7 @@ fn commands_run_inside_from_outside() {
         let mut rest = Vec::new();
         side.channel.read_to_end(&mut rest).map_or(1, |_| 0)
     });
-    let Some(mut lab) = unless_denied("commands_run_inside_from_outside", lab) else { return };
+    let Some(mut lab) = unless_denied("exec_runs_command_inside_lab", lab) else { return };
     let mut line = String::new();
     let mut channel = std::io::BufReader::new(lab.channel());
     std::io::BufRead::read_line(&mut channel, &mut line).unwrap();

@@ -13,19 +13,19 @@ use run::record::Status;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::cell::{Cell, Member, plan};
+use super::test_cluster::{Member, TestCluster, plan};
 
 pub(crate) const TESTS: &[super::Test] = &[
     ("pings_cross_between_shards", pings_cross_between_shards),
     ("shards_agree_on_shares", shards_agree_on_shares),
-    ("probes_find_shares_too", probes_find_shares_too),
+    ("slbn_probes_agree_on_shares", slbn_probes_agree_on_shares),
     ("other_shards_continue_after_loss_of_one", other_shards_continue_after_loss_of_one),
-    ("labs_that_die_or_hang_are_given_up", labs_that_die_or_hang_are_given_up),
-    ("shards_without_agents_end", shards_without_agents_end),
+    ("reports_killed_and_hung_labs", reports_killed_and_hung_labs),
+    ("shards_end_after_agent_disconnects", shards_end_after_agent_disconnects),
 ];
 
 /// Whether the system has what a test needs; otherwise prints a note.
-pub(crate) fn possible(test: &str, commands: &[&str]) -> bool {
+pub(crate) fn has_requirements(test: &str, commands: &[&str]) -> bool {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |command: &&str| {
         std::env::split_paths(&search).any(|dir| Path::new(&dir).join(command).exists())
@@ -62,12 +62,12 @@ rate = "8 Mbit/s"
 "#;
 
 /// One host per shard.
-fn apart(name: &str) -> Option<u16> {
+fn one_host_per_agent(name: &str) -> Option<u16> {
     ["a", "b", "c"].iter().position(|host| *host == name).map(|at| at as u16)
 }
 
 fn pings_cross_between_shards() {
-    if !possible("pings_cross_between_shards", &["ping"]) {
+    if !has_requirements("pings_cross_between_shards", &["ping"]) {
         return;
     }
     let text = STAR.to_owned()
@@ -85,27 +85,27 @@ name = "hops"
 node = "c"
 run = "ping -c 1 -W 10 -t 1 b || ping -c 3 -i 0.05 -W 10 r"
 "#;
-    let mut cell = Cell::launch(&text, 3, apart);
-    cell.begin();
-    cell.finish();
+    let mut cluster = TestCluster::launch(&text, 3, one_host_per_agent);
+    cluster.begin();
+    cluster.finish();
     let plan = plan(&text);
-    let is_punctual = cell.members.iter().all(|member| is_punctual(member, &plan));
+    let is_punctual = cluster.members.iter().all(|member| is_punctual(member, &plan));
     for (member, program, least) in [(0, "ping4", 30.0), (1, "ping6", 32.0)] {
-        let said = cell.members[member].output(program);
-        assert!(said.contains("20 received, 0% packet loss"), "{said}");
-        let shortest = said.rsplit_once("= ").unwrap().1.split('/').next().unwrap();
+        let output = cluster.members[member].output(program);
+        assert!(output.contains("20 received, 0% packet loss"), "{output}");
+        let shortest = output.rsplit_once("= ").unwrap().1.split('/').next().unwrap();
         let shortest: f64 = shortest.parse().unwrap();
         // On a busy host even the best sample may be late.
         let most = if is_punctual { least * 1.05 } else { f64::INFINITY };
-        assert!((least - 0.05..most).contains(&shortest), "{said}");
+        assert!((least - 0.05..most).contains(&shortest), "{output}");
     }
     // The router's ICMP errors are generated on the agent that sent the packet.
-    let said = cell.members[2].output("hops");
-    assert!(said.contains("Time to live exceeded") && said.contains("3 received"), "{said}");
-    let state = &cell.members[0].progress.trunks;
+    let output = cluster.members[2].output("hops");
+    assert!(output.contains("Time to live exceeded") && output.contains("3 received"), "{output}");
+    let state = &cluster.members[0].progress.trunks;
     assert!(state[0].received == 0 && state[1].received > 0 && state[2].received > 0, "{state:?}");
-    for member in &cell.members {
-        let (ending, peers) = member.observed(&plan);
+    for member in &cluster.members {
+        let (ending, peers) = member.reports(&plan);
         assert_eq!(ending.status, Status::Interrupted, "ended by its agent");
         assert!(ending.delivered > 0 && ending.lateness.count() > 0, "{ending:?}");
         assert!(peers.iter().all(|peer| peer.lost == 0 && peer.forged == 0), "{peers:?}");
@@ -114,10 +114,10 @@ run = "ping -c 1 -W 10 -t 1 b || ping -c 3 -i 0.05 -W 10 r"
 
 /// Whether the shard's packets were on time, so that delays of programs are exact.
 pub(crate) fn is_punctual(member: &Member, plan: &Plan) -> bool {
-    const LIMIT: u64 = 200_000;
-    let (ending, peers) = member.observed(plan);
+    const MAX_LATENESS_NANOS: u64 = 200_000;
+    let (ending, peers) = member.reports(plan);
     let late: u64 = peers.iter().map(|peer| peer.late.count()).sum();
-    ending.lateness.percentile(0.99) < LIMIT && late < ending.delivered / 100
+    ending.lateness.percentile(0.99) < MAX_LATENESS_NANOS && late < ending.delivered / 100
 }
 
 /// Two servers, and clients on other agents that wait for them.
@@ -146,8 +146,8 @@ run = "iperf3 -c c -p 5202 -t 4 -J"
 
 /// Bytes that an iperf3 server has received.
 fn received(json: &str) -> u64 {
-    let said: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {json}"));
-    said["end"]["sum_received"]["bytes"].as_u64().unwrap_or_else(|| panic!("{json}"))
+    let output: Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {json}"));
+    output["end"]["sum_received"]["bytes"].as_u64().unwrap_or_else(|| panic!("{json}"))
 }
 
 /// Median share in Mbit/s of the largest stream from a host in the middle of its run.
@@ -182,22 +182,24 @@ pub(crate) fn median_share(
 }
 
 fn streams_share(test: &str, sharing: &str) {
-    if !possible(test, &["iperf3"]) {
+    if !has_requirements(test, &["iperf3"]) {
         return;
     }
     let lab = STAR.replace("model =", &format!("sharing = \"{sharing}\"\nmodel ="));
     let text = lab + STREAMS;
-    let mut cell = Cell::launch(&text, 3, apart);
-    cell.begin();
-    cell.finish();
-    let bytes =
-        [received(&cell.members[0].output("first")), received(&cell.members[1].output("second"))];
+    let mut cluster = TestCluster::launch(&text, 3, one_host_per_agent);
+    cluster.begin();
+    cluster.finish();
+    let bytes = [
+        received(&cluster.members[0].output("first")),
+        received(&cluster.members[1].output("second")),
+    ];
     let plan = plan(&text);
-    let shares = [(0, "a"), (1, "b")].map(|(at, host)| share(&cell.members[at], &plan, host));
+    let shares = [(0, "a"), (1, "b")].map(|(at, host)| share(&cluster.members[at], &plan, host));
     assert!(shares.iter().all(|share| (3.8..4.2).contains(share)), "{shares:?} of 8 Mbit/s");
     // Half of 8 Mbit/s is 2 MB in 4 s; TCP sends less on a busy host.
     assert!(bytes.iter().all(|bytes| *bytes > 100_000), "{bytes:?}");
-    let (ending, _) = cell.members[0].observed(&plan);
+    let (ending, _) = cluster.members[0].reports(&plan);
     assert!(ending.notices.count() > 0 && ending.messages.sent > 0, "{:?}", ending.messages);
     // The same hosts on one agent.
     let folder = tempfile::tempdir().unwrap();
@@ -231,15 +233,15 @@ fn shards_agree_on_shares() {
     streams_share("shards_agree_on_shares", "rtt-max-min");
 }
 
-fn probes_find_shares_too() {
-    streams_share("probes_find_shares_too", "slbn");
+fn slbn_probes_agree_on_shares() {
+    streams_share("slbn_probes_agree_on_shares", "slbn");
 }
 
 fn other_shards_continue_after_loss_of_one() {
-    if !possible("other_shards_continue_after_loss_of_one", &["ping"]) {
+    if !has_requirements("other_shards_continue_after_loss_of_one", &["ping"]) {
         return;
     }
-    // Shard 0 runs to the end of the lab, also without the other one.
+    // Shard 0 runs to the end of the lab without shard 1.
     let text = STAR.replace("40 s", "12 s")
         + r#"
 [[program]]
@@ -255,53 +257,53 @@ start = "5 s"
 "#;
     let plan = plan(&text);
     assert_eq!(plan.programs.len(), 2);
-    let mut cell = Cell::launch(&text, 2, |name| match name {
+    let mut cluster = TestCluster::launch(&text, 2, |name| match name {
         "c" => Some(1),
         "r" => None,
         _ => Some(0),
     });
-    cell.begin();
-    cell.until(|cell| cell.members[1].progress.now_ns > 3_000_000_000);
-    let trunk = cell.members[1].trunk;
-    cell.members[1].kill();
-    cell.until(|cell| cell.members[1].ended.is_some());
-    cell.members[0].tell(&ToShard::Lost { agent: AgentId(1) });
+    cluster.begin();
+    cluster.run_until(|cluster| cluster.members[1].progress.now_ns > 3_000_000_000);
+    let trunk = cluster.members[1].trunk;
+    cluster.members[1].kill();
+    cluster.run_until(|cluster| cluster.members[1].ended.is_some());
+    cluster.members[0].send(&ToShard::Lost { agent: AgentId(1) });
     // The lab's process had the only copy of its socket.
-    cell.until(|_| std::net::UdpSocket::bind(trunk).is_ok());
-    cell.finish();
-    let said = cell.members[0].output("near");
-    assert!(said.contains("40 received, 0% packet loss"), "{said}");
-    let said = cell.members[0].output("far");
-    assert!(said.contains("bytes from"), "{said}");
+    cluster.run_until(|_| std::net::UdpSocket::bind(trunk).is_ok());
+    cluster.finish();
+    let output = cluster.members[0].output("near");
+    assert!(output.contains("40 received, 0% packet loss"), "{output}");
+    let output = cluster.members[0].output("far");
+    assert!(output.contains("bytes from"), "{output}");
 }
 
-fn labs_that_die_or_hang_are_given_up() {
-    if !possible("labs_that_die_or_hang_are_given_up", &[]) {
+fn reports_killed_and_hung_labs() {
+    if !has_requirements("reports_killed_and_hung_labs", &[]) {
         return;
     }
-    let mut cell = Cell::launch(STAR, 3, apart);
-    cell.begin();
-    cell.until(|cell| cell.members.iter().all(|member| member.progress.now_ns > 0));
-    cell.members[0].signal_lab(Signal::KILL);
-    cell.members[1].signal_lab(Signal::STOP);
-    cell.until(|cell| cell.members[..2].iter().all(|member| member.ended.is_some()));
-    let why = |at: usize| cell.members[at].ended.as_ref().unwrap().as_ref().unwrap_err();
+    let mut cluster = TestCluster::launch(STAR, 3, one_host_per_agent);
+    cluster.begin();
+    cluster.run_until(|cluster| cluster.members.iter().all(|member| member.progress.now_ns > 0));
+    cluster.members[0].signal_lab(Signal::KILL);
+    cluster.members[1].signal_lab(Signal::STOP);
+    cluster.run_until(|cluster| cluster.members[..2].iter().all(|member| member.ended.is_some()));
+    let why = |at: usize| cluster.members[at].ended.as_ref().unwrap().as_ref().unwrap_err();
     assert!(why(0).contains("killed by SIGKILL"), "{}", why(0));
     assert!(why(1).contains("sent no report"), "{}", why(1));
-    cell.tell(&ToShard::Stop);
-    cell.until(|cell| cell.members[2].ended.is_some());
-    assert!(cell.members[2].ended.as_ref().unwrap().is_ok());
+    cluster.send(&ToShard::Stop);
+    cluster.run_until(|cluster| cluster.members[2].ended.is_some());
+    assert!(cluster.members[2].ended.as_ref().unwrap().is_ok());
 }
 
-fn shards_without_agents_end() {
-    if !possible("shards_without_agents_end", &["sleep"]) {
+fn shards_end_after_agent_disconnects() {
+    if !has_requirements("shards_end_after_agent_disconnects", &["sleep"]) {
         return;
     }
     let text = STAR.to_owned() + "[[program]]\nname = \"long\"\nnode = \"a\"\nrun = \"sleep 1000\"";
-    let mut cell = Cell::launch(&text, 3, apart);
-    cell.begin();
-    cell.until(|cell| cell.members.iter().all(|member| member.progress.now_ns > 0));
-    for member in &mut cell.members {
+    let mut cluster = TestCluster::launch(&text, 3, one_host_per_agent);
+    cluster.begin();
+    cluster.run_until(|cluster| cluster.members.iter().all(|member| member.progress.now_ns > 0));
+    for member in &mut cluster.members {
         assert_eq!(member.abandon().code(), 0);
     }
 }

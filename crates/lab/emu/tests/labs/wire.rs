@@ -81,7 +81,7 @@ impl Wire {
         self.state.delay.store(delay.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Cuts or restores it.
+    /// Cuts or restores the wire.
     pub(crate) fn cut(&self, cut: bool) {
         self.state.cut.store(cut, Ordering::Relaxed);
     }

@@ -10,17 +10,17 @@ const INJECT: u8 = 1;
 const ORIGINATE: u8 = 2;
 const CHANGE: u8 = 3;
 const END: u8 = 4;
-/// Calls are missing from here on, because the disk was too slow.
+/// Marks the position from which calls are missing, because the disk was too slow.
 pub(super) const GAP: u8 = 5;
 const FORWARD: u8 = 6;
 
-/// Flag beside a packet's ECN: no router forwards it.
+/// Flag in the byte of the ECN field: no router forwards the packet.
 const LINK_SCOPE: u8 = 4;
 
 /// The latest time of a call, 146 years: times plus delays stay in range.
 const MAX_TIME_NANOS: u64 = 1 << 62;
 
-/// More than the largest segment of an IPv6 super-packet.
+/// Above the largest segment of an IPv6 super-packet.
 const MAX_PACKET_BYTES: u64 = 1 << 17;
 
 pub(super) fn inject<B>(out: &mut Vec<u8>, since: Span, iface: IfaceId, packet: &Packet<B>) {
@@ -37,7 +37,7 @@ pub(super) fn originate<B>(
     packet: &Packet<B>,
 ) {
     out.push(ORIGINATE);
-    put_earlier(out, when, node.0, packet);
+    put_with_entry_time(out, when, node.0, packet);
 }
 
 pub(super) fn forward<B>(
@@ -47,11 +47,16 @@ pub(super) fn forward<B>(
     packet: &Packet<B>,
 ) {
     out.push(FORWARD);
-    put_earlier(out, when, iface.0, packet);
+    put_with_entry_time(out, when, iface.0, packet);
 }
 
 /// Encodes a packet with the time at which it entered the fabric.
-fn put_earlier<B>(out: &mut Vec<u8>, (since, at): (Span, Time), place: u32, packet: &Packet<B>) {
+fn put_with_entry_time<B>(
+    out: &mut Vec<u8>,
+    (since, at): (Span, Time),
+    place: u32,
+    packet: &Packet<B>,
+) {
     put(out, since.as_nanos());
     put(out, u64::from(place));
     put(out, at.since(packet.entered).as_nanos());
@@ -71,7 +76,7 @@ pub(super) fn end(out: &mut Vec<u8>, since: Span, events: u64, trace_hash: u64) 
     out.extend(trace_hash.to_le_bytes());
 }
 
-/// The fields of a packet that the fabric reads on entry. The fabric itself sets `corrupt`.
+/// Encodes the fields of a packet that the fabric reads on entry. The fabric sets `corrupt`.
 fn put_packet<B>(out: &mut Vec<u8>, packet: &Packet<B>) {
     put(out, packet.to.map_or(0, |to| u64::from(to.0) + 1));
     out.extend(packet.flow.to_le_bytes());
@@ -90,9 +95,9 @@ fn put_packet<B>(out: &mut Vec<u8>, packet: &Packet<B>) {
 }
 
 /// Decodes the calls of a frame. Its functions return `None` if the frame is invalid.
-pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+pub(super) struct CallDecoder<'a>(pub(super) &'a [u8]);
 
-impl Bytes<'_> {
+impl CallDecoder<'_> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -154,8 +159,8 @@ impl Bytes<'_> {
         })
     }
 
-    /// A packet that entered before `at`.
-    fn earlier(&mut self, at: Time) -> Option<Packet<()>> {
+    /// Decodes a packet with the time at which it entered, before `at`.
+    fn packet_with_entry_time(&mut self, at: Time) -> Option<Packet<()>> {
         let entered = Time::from_nanos(at.as_nanos().checked_sub(self.number()?)?);
         self.packet(entered)
     }
@@ -172,11 +177,11 @@ impl Bytes<'_> {
             }
             ORIGINATE => {
                 let node = NodeId(self.id()?);
-                Some(Call::Originate { at, node, packet: self.earlier(at)? })
+                Some(Call::Originate { at, node, packet: self.packet_with_entry_time(at)? })
             }
             FORWARD => {
                 let iface = IfaceId(self.id()?);
-                Some(Call::Forward { at, iface, packet: self.earlier(at)? })
+                Some(Call::Forward { at, iface, packet: self.packet_with_entry_time(at)? })
             }
             CHANGE => Some(Call::Change { at, event: self.id()? as usize }),
             END => {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use base::{Time, fnv};
 
-use super::code::{self, Bytes};
+use super::code::{self, CallDecoder};
 use super::{Call, FILE, MAGIC, MAX_FRAME_BYTES, MAX_LAB_BYTES, VERSION};
 use crate::{Error, RunFolder, files};
 
-/// Why a recording cannot be read.
+/// The reason why a recording cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
@@ -45,7 +45,6 @@ pub struct CallReader<R> {
 }
 
 impl CallReader<BufReader<File>> {
-    /// Opens the recording of a run.
     pub fn open(folder: &RunFolder) -> Result<Self, Error> {
         let path = folder.file(FILE);
         match files::open(&path) {
@@ -63,7 +62,7 @@ impl<R: Read> CallReader<R> {
         let (lab, frame) = (String::new(), Vec::new());
         let (next, offset, last, ended) = (0, 0, Time::ZERO, false);
         let mut this = Self { source, path, lab, frame, next, offset, last, ended };
-        if !this.read_some(MAGIC.len())? || this.frame != MAGIC {
+        if !this.try_fill(MAGIC.len())? || this.frame != MAGIC {
             return Err(this.fail(RecordingError::NotARecording));
         }
         let version = u32::from_le_bytes(this.array()?);
@@ -74,7 +73,7 @@ impl<R: Read> CallReader<R> {
         if length > MAX_LAB_BYTES {
             return Err(this.fail(RecordingError::Damaged));
         }
-        this.read_whole(length)?;
+        this.fill(length)?;
         let lab = std::mem::take(&mut this.frame);
         if u64::from_le_bytes(this.array()?) != fnv::hash(&lab) {
             return Err(this.fail(RecordingError::Damaged));
@@ -93,7 +92,7 @@ impl<R: Read> CallReader<R> {
     pub fn next_call(&mut self) -> Result<Option<Call>, Error> {
         if self.next >= self.frame.len() {
             if self.ended {
-                let more = self.read_some(1)?;
+                let more = self.try_fill(1)?;
                 return if more { Err(self.fail(RecordingError::TrailingData)) } else { Ok(None) };
             }
             self.next_frame()?;
@@ -105,9 +104,9 @@ impl<R: Read> CallReader<R> {
         if rest == [code::GAP] {
             return Err(self.fail(RecordingError::MissingCalls));
         }
-        let mut bytes = Bytes(rest);
-        let call = bytes.call(self.last);
-        self.next = self.frame.len() - bytes.0.len();
+        let mut decoder = CallDecoder(rest);
+        let call = decoder.call(self.last);
+        self.next = self.frame.len() - decoder.0.len();
         match &call {
             Some(
                 Call::Inject { at, .. }
@@ -128,7 +127,7 @@ impl<R: Read> CallReader<R> {
         if length == 0 || length > MAX_FRAME_BYTES {
             return Err(self.fail(RecordingError::Damaged));
         }
-        self.read_whole(length)?;
+        self.fill(length)?;
         if fnv::hash(&self.frame) != sum {
             return Err(self.fail(RecordingError::Damaged));
         }
@@ -137,22 +136,22 @@ impl<R: Read> CallReader<R> {
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let mut array = [0; N];
-        self.read_whole(N)?;
+        self.fill(N)?;
         array.copy_from_slice(&self.frame);
         Ok(array)
     }
 
     /// Fills the frame with this many bytes.
-    fn read_whole(&mut self, length: usize) -> Result<(), Error> {
-        if self.read_some(length)? || length == 0 {
+    fn fill(&mut self, length: usize) -> Result<(), Error> {
+        if self.try_fill(length)? || length == 0 {
             return Ok(());
         }
         Err(self.fail(RecordingError::Truncated))
     }
 
-    /// Like [`Self::read_whole`], but returns false if the file ends early. Memory is allocated
+    /// Like [`Self::fill`], but returns false if the file ends early. Memory is allocated
     /// only for bytes that exist.
-    fn read_some(&mut self, length: usize) -> Result<bool, Error> {
+    fn try_fill(&mut self, length: usize) -> Result<bool, Error> {
         self.frame.clear();
         let mut part = self.source.by_ref().take(length as u64);
         part.read_to_end(&mut self.frame).map_err(|e| Error::io("read", &self.path, e))?;

@@ -103,24 +103,24 @@ fn reader_returns_recorded_calls() {
 #[test]
 fn distinguishes_kinds_of_invalid_files() {
     let calls = calls();
-    let whole = record(&calls);
+    let recording = record(&calls);
     assert_eq!(read(b"PAR1"), Err(RecordingError::NotARecording));
-    assert_eq!(read(&whole[..30]), Err(RecordingError::Truncated));
-    assert_eq!(read(&whole[..whole.len() - 1]), Err(RecordingError::Truncated));
+    assert_eq!(read(&recording[..30]), Err(RecordingError::Truncated));
+    assert_eq!(read(&recording[..recording.len() - 1]), Err(RecordingError::Truncated));
     let changed = |at: usize| {
-        let mut bytes = whole.clone();
+        let mut bytes = recording.clone();
         bytes[at] ^= 1;
         read(&bytes)
     };
     assert_eq!(changed(3), Err(RecordingError::NotARecording));
     assert_eq!(changed(MAGIC.len()), Err(RecordingError::UnsupportedVersion(VERSION ^ 1)));
-    assert_eq!(changed(whole.len() - 5), Err(RecordingError::Damaged));
-    let mut longer = whole.clone();
+    assert_eq!(changed(recording.len() - 5), Err(RecordingError::Damaged));
+    let mut longer = recording.clone();
     longer.push(0);
     assert_eq!(read(&longer), Err(RecordingError::TrailingData));
-    // A killed run leaves whole frames only.
+    // A killed run leaves complete frames only.
     let first = 65_536 + 12 + MAGIC.len() + 8 + LAB.len() + 8;
-    assert_eq!(read(&whole[..first.min(whole.len())]), Err(RecordingError::Truncated));
+    assert_eq!(read(&recording[..first.min(recording.len())]), Err(RecordingError::Truncated));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use fabric::Packet;
 use super::{FILE, MAGIC, VERSION, code};
 use crate::{Error, RunFolder, files};
 
-/// A frame of this size is sent to the writer thread.
+/// Size from which a frame is sent to the writer thread.
 const FRAME_BYTES: usize = 64 << 10;
 
 const MAX_QUEUED_FRAMES: usize = 1024;
@@ -34,7 +34,7 @@ pub struct CallWriter {
 
 #[derive(Debug, Default)]
 pub struct CallReport {
-    /// Calls missing because the disk was too slow; if there are any, the run can't be replayed.
+    /// Calls missing because the disk was too slow. A run with missing calls cannot be replayed.
     pub lost: u64,
     /// The error that stopped the recording.
     pub error: Option<Error>,
@@ -134,7 +134,6 @@ impl CallWriter {
     }
 }
 
-/// The state of the writer thread.
 struct WriterThread {
     path: PathBuf,
     file: File,
@@ -152,7 +151,7 @@ impl WriterThread {
                 error = self.write(&[&length, &sum, &frame]).err();
                 self.failed.store(error.is_some(), Relaxed);
             }
-            // After the end of the run, no one receives the empty frames.
+            // After the end of the run, the receiver of empty frames no longer exists.
             let _ = self.recycled.send(frame);
         }
         error

@@ -19,7 +19,7 @@ const STATISTICS: [(Statistic, f64); 4] = [
 
 const CROSSING: Crossings = Crossings::by_kernel(1);
 
-fn of(values: &[u64]) -> Histogram {
+fn histogram(values: &[u64]) -> Histogram {
     let mut all = Histogram::new();
     for value in values {
         all.record(*value);
@@ -70,7 +70,7 @@ fn result(kind: usize) -> (Plan, FlowResult) {
 proptest! {
     /// The bound holds for any delays of the lab and of the host, in any order.
     #[test]
-    fn percentile_of_the_lab_is_within_the_bound(
+    fn percentile_of_lab_is_within_bound(
         pairs in proptest::collection::vec((1_000_000..80_000_000u64, 0..5_000_000u64), 50..400),
         stalled in 0..20u64,
     ) {
@@ -78,17 +78,17 @@ proptest! {
             (lab, if (at as u64) < stalled { host * 20 } else { host / 100 })
         };
         let pairs: Vec<_> = pairs.into_iter().enumerate().map(with_stalls).collect();
-        let lab = of(&pairs.iter().map(|pair| pair.0).collect::<Vec<_>>());
-        let host = of(&pairs.iter().map(|pair| pair.1).collect::<Vec<_>>());
-        let measured = of(&pairs.iter().map(|pair| pair.0 + pair.1).collect::<Vec<_>>());
+        let lab = histogram(&pairs.iter().map(|pair| pair.0).collect::<Vec<_>>());
+        let host = histogram(&pairs.iter().map(|pair| pair.1).collect::<Vec<_>>());
+        let measured = histogram(&pairs.iter().map(|pair| pair.0 + pair.1).collect::<Vec<_>>());
         let effects = effects(host, &[]);
         for (statistic, quantile) in STATISTICS {
             let value = measured.percentile(quantile) as f64;
             let error = effects.delay(&measured, None, statistic, CROSSING);
-            let own = lab.percentile(quantile) as f64;
+            let lab_delay = lab.percentile(quantile) as f64;
             // The histograms round by up to 0.4 %.
-            prop_assert!(value - error <= own * 1.02, "{statistic:?}: {value} − {error} > {own}");
-            prop_assert!(value >= own * 0.98);
+            prop_assert!(value - error <= lab_delay * 1.02, "{statistic:?}: {value} {error}");
+            prop_assert!(value >= lab_delay * 0.98);
         }
     }
 }
@@ -96,20 +96,21 @@ proptest! {
 proptest! {
     /// The bound from waits of known time holds, and is 0 for delays that no wait touches.
     #[test]
-    fn percentile_without_waits_is_within_the_bound(
+    fn percentile_without_waits_is_within_bound(
         pairs in proptest::collection::vec((1_000_000..80_000_000u64, 0..5_000_000u64), 50..400),
     ) {
-        let all = |part: fn(&(u64, u64)) -> u64| of(&pairs.iter().map(part).collect::<Vec<_>>());
+        let all =
+            |part: fn(&(u64, u64)) -> u64| histogram(&pairs.iter().map(part).collect::<Vec<_>>());
         let (lab, measured) = (all(|(lab, _)| *lab), all(|(lab, host)| lab + host));
         // Half of the waits are counted twice.
         let lower = all(|(lab, host)| lab.saturating_sub(host % 2 * host));
         let adjusted = Adjusted { without_waits: lower, ..Adjusted::default() };
-        let effects = effects(of(&[5_000_000; 100]), &[]);
+        let effects = effects(histogram(&[5_000_000; 100]), &[]);
         for (statistic, quantile) in STATISTICS {
             let value = measured.percentile(quantile) as f64;
             let error = effects.delay(&measured, Some(&adjusted), statistic, CROSSING);
-            let own = lab.percentile(quantile) as f64;
-            prop_assert!(value - error <= own * 1.02, "{statistic:?}: {value} − {error} > {own}");
+            let lab_delay = lab.percentile(quantile) as f64;
+            prop_assert!(value - error <= lab_delay * 1.02, "{statistic:?}: {value} {error}");
         }
         let untouched = Adjusted { without_waits: measured.clone(), ..Adjusted::default() };
         for statistic in [Statistic::Mean, Statistic::Min, Statistic::Max, Statistic::P99] {
@@ -121,7 +122,7 @@ proptest! {
 
 /// Two stalls of 30 ms in 10 s, and datagrams of 50 ms each ms: 2 × 130 of them may have waited.
 #[test]
-fn stalls_change_the_delays_that_they_touch() {
+fn stalls_affect_overlapping_delays_only() {
     let waits = Arc::<Waits>::default();
     let mut recorder = WaitRecorder::new(waits.clone());
     let (plan, _) = result(1);
@@ -156,28 +157,29 @@ fn stalls_change_the_delays_that_they_touch() {
     late.record_many(0, 9_900);
     late.record_many(30_000_000, 100);
     let effects = effects(late, &[30_000_000; 2]);
-    let effect = effects.on_flow(&plan, &result);
+    let effect = effects.effect_on_flow(&plan, &result);
     assert!(effect.p50_ns < 200_000, "{effect:?}");
     let trimmed = effect.trimmed.unwrap();
     assert!((disturbed..400).contains(&trimmed.left_out), "{trimmed:?}, {disturbed}");
     assert!((49_800_000..50_200_000).contains(&trimmed.p99_ns), "{trimmed:?}");
     let of_several = HostEffects::new(vec![HostDelays::default(); 2], Span::from_secs(10));
-    assert_eq!(of_several.on_flow(&plan, &result).trimmed, None, "waits of one host only");
+    assert_eq!(of_several.effect_on_flow(&plan, &result).trimmed, None, "waits of one host only");
 }
 
 /// The flow thread waited for 3 ms before 2 % of its events.
 #[test]
-fn waits_of_the_flow_thread_change_what_it_handles() {
+fn flow_thread_waits_affect_its_own_packets_only() {
     let mut flow_waits = Histogram::new();
     flow_waits.record_many(10_000, 980);
     flow_waits.record_many(3_000_000, 20);
-    let host = HostDelays { lateness: of(&[20_000; 100]), flow_waits, ..HostDelays::default() };
+    let host =
+        HostDelays { lateness: histogram(&[20_000; 100]), flow_waits, ..HostDelays::default() };
     let effects = HostEffects::new(vec![host], Span::from_secs(10));
     let p99 = |kind: usize, delays: fn(&mut FlowResult) -> &mut Histogram| {
         let (plan, mut result) = result(kind);
         delays(&mut result).record_many(50_000_000, 980);
         delays(&mut result).record_many(53_000_000, 20);
-        effects.on_flow(&plan, &result).p99_ns
+        effects.effect_on_flow(&plan, &result).p99_ns
     };
     assert!(p99(0, |bulk| &mut bulk.rtt) < 100_000, "the kernel answers segments");
     assert!(p99(1, |paced| &mut paced.delay) > 2_900_000);
@@ -208,8 +210,8 @@ fn responses_contain_two_waits_of_the_flow_thread() {
     let result = counters.into_result(FlowId(0), flow.name.clone(), &flow.traffic, lifetime);
     let latency = &result.adjusted.as_ref().unwrap().latency;
     // Twice the longest wait of the last 94 ms.
-    let least = latency.without_waits.min();
-    assert!((38_500_000..=39_000_000).contains(&least), "{least}");
+    let min = latency.without_waits.min();
+    assert!((38_500_000..=39_000_000).contains(&min), "{min}");
     assert_eq!(latency.undisturbed.count(), 0);
 }
 
@@ -238,9 +240,12 @@ fn stall_of_few_packets_does_not_change_their_p99() {
     waits.record_many(50_000_000, 60);
     let stalled = HostDelays { lateness: waits.clone(), ..HostDelays::default() };
     let effects = |host| HostEffects::new(vec![host], Span::from_secs(10));
-    assert!((95_000.0..105_000.0).contains(&effects(stalled).added(0.01, CROSSING)));
+    assert!((95_000.0..105_000.0).contains(&effects(stalled).added_delay(0.01, CROSSING)));
     let both = HostDelays { lateness: waits.clone(), ingress: waits, ..HostDelays::default() };
-    assert!(effects(both).added(0.01, CROSSING) > 49_000_000.0, "0.6 % and 0.6 % may be 1.2 %");
+    assert!(
+        effects(both).added_delay(0.01, CROSSING) > 49_000_000.0,
+        "0.6 % and 0.6 % may be 1.2 %"
+    );
 }
 
 #[test]
@@ -251,24 +256,24 @@ fn stalls_lower_the_rate_of_flows_that_wait_for_acknowledgements() {
     let (plan, mut bulk) = result(0);
     bulk.rtt.record_many(20_000_000, 100);
     // 100 ms of 10 s, and 0.1 ms of each 20 ms.
-    let rate = effects.on_flow(&plan, &bulk).goodput_share;
+    let rate = effects.effect_on_flow(&plan, &bulk).goodput_share;
     assert!((rate - 0.015).abs() < 1e-4, "{rate}");
     // A stall of 30 ms is in the first second, that of 70 ms in the next one.
     let at = |millis| Time::ZERO + Span::from_millis(millis);
     for (from, to, expected) in [(0, 1_000, 0.035), (500, 1_000, 0.005), (1_000, 1_010, 1.0)] {
         let duration = Span::from_millis(to - from);
-        let rate = effects.rate_of(&plan, &bulk, (at(from), at(to)), duration);
+        let rate = effects.rate_error(&plan, &bulk, (at(from), at(to)), duration);
         assert!((rate - expected).abs() < 1e-3, "{from}: {rate}");
     }
     // The datagrams of a stall arrive after it.
     let (plan, paced) = result(1);
-    let rate = effects.on_flow(&plan, &paced).goodput_share;
+    let rate = effects.effect_on_flow(&plan, &paced).goodput_share;
     assert!((rate - 0.007).abs() < 1e-4, "{rate}");
     // Requests every 5 ms wait only for responses that take longer.
     for (latency, expected) in [(1_000_000, 0.007), (20_000_000, 0.015)] {
         let (plan, mut rpc) = result(2);
         rpc.latency.record_many(latency, 100);
-        let rate = effects.on_flow(&plan, &rpc).goodput_share;
+        let rate = effects.effect_on_flow(&plan, &rpc).goodput_share;
         assert!((rate - expected).abs() < 1e-4, "{latency} ns: {rate}");
     }
 }
@@ -276,11 +281,11 @@ fn stalls_lower_the_rate_of_flows_that_wait_for_acknowledgements() {
 /// Requests every 5 ms; 10 of 100 responses took 25 ms instead of 1 ms.
 #[test]
 fn late_responses_postpone_requests() {
-    let effects = effects(of(&[1_000; 100]), &[]);
+    let effects = effects(histogram(&[1_000; 100]), &[]);
     let (plan, mut rpc) = result(2);
     rpc.latency.record_many(1_000_000, 90);
     rpc.latency.record_many(25_000_000, 10);
-    let rate = |rpc: &FlowResult| effects.on_flow(&plan, rpc).goodput_share;
+    let rate = |rpc: &FlowResult| effects.effect_on_flow(&plan, rpc).goodput_share;
     assert!((rate(&rpc) - 0.02).abs() < 1e-3, "10 times 20 ms of 10 s: {}", rate(&rpc));
     let latency = Adjusted { without_waits: rpc.latency.clone(), ..Adjusted::default() };
     rpc.adjusted = Some(Box::new(AdjustedDelays { latency, ..AdjustedDelays::default() }));
@@ -296,7 +301,7 @@ fn delay_of_a_transfer_grows_with_its_round_trips() {
     let mut completion = Histogram::new();
     completion.record_many(500_000_000, 10);
     web.transfers = Some(Transfers { completed: 10, completion, ..Transfers::default() });
-    let p50 = |web: &FlowResult| effects.on_flow(&plan, web).p50_ns;
+    let p50 = |web: &FlowResult| effects.effect_on_flow(&plan, web).p50_ns;
     web.received_bytes = 10 * 1_000;
     // A handshake and one round trip: 4 crossings.
     assert!((195_000..205_000).contains(&p50(&web)), "{}", p50(&web));
@@ -306,7 +311,7 @@ fn delay_of_a_transfer_grows_with_its_round_trips() {
 }
 
 #[test]
-fn result_beyond_its_tolerance_is_named() {
+fn reports_result_above_tolerance() {
     let (plan, mut bulk) = result(0);
     bulk.rtt.record_many(100_000_000, 100);
     bulk.received_bytes = 10_000_000;
@@ -328,14 +333,14 @@ fn result_beyond_its_tolerance_is_named() {
 }
 
 #[test]
-fn hosts_of_a_cluster_count_by_the_worst() {
-    let late = |nanos| HostDelays { lateness: of(&[nanos; 100]), ..HostDelays::default() };
+fn uses_worst_host_of_cluster() {
+    let late = |nanos| HostDelays { lateness: histogram(&[nanos; 100]), ..HostDelays::default() };
     let stalled = |nanos| HostDelays { stalls: each_second(&[nanos]), ..HostDelays::default() };
     let hosts = vec![late(20_000), late(4_000_000), late(30_000)];
     let effects = HostEffects::new(hosts, Span::from_secs(10));
-    assert!((3_980_000.0..4_020_000.0).contains(&effects.added(0.01, CROSSING)));
+    assert!((3_980_000.0..4_020_000.0).contains(&effects.added_delay(0.01, CROSSING)));
     let hosts = vec![stalled(1_000_000), stalled(5_000_000), stalled(3_000_000)];
     let effects = HostEffects::new(hosts, Span::from_secs(10));
-    assert_eq!(effects.stalled(), Span::from_millis(8), "the two ends of a flow");
+    assert_eq!(effects.stalled_time(), Span::from_millis(8), "the two ends of a flow");
     assert_eq!(effects.longest_stall(), Span::from_millis(5));
 }

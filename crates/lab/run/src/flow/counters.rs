@@ -7,7 +7,7 @@ use workload::{Completion, Report};
 use super::adjusted::Adjuster;
 use super::multipath::{GapMeter, Subflow, Subflows};
 use super::path::Ideal;
-use crate::flow::{Datagrams, FlowLifetime, FlowResult, Half, Transfers};
+use crate::flow::{Datagrams, FlowEnds, FlowLifetime, FlowResult, Transfers};
 use crate::waits::HostWaits;
 use crate::{FlowSample, SubflowSample, Transfer};
 
@@ -19,7 +19,7 @@ pub struct FlowCounters {
     /// Received payload bytes.
     pub received: u64,
     pub responses: u64,
-    /// Retransmitted segments in the current run of the flow, as far as observed.
+    /// Retransmitted segments in the current run at the last observation.
     pub retransmits: u64,
     /// Retransmission timeouts in the current run, if the transport reports them.
     pub timeouts: Option<u64>,
@@ -29,66 +29,65 @@ pub struct FlowCounters {
     pub srtt: Option<Span>,
     /// TCP's congestion window when it was last observed, in bytes.
     pub window_bytes: Option<u64>,
-    latency: Split,
+    latency: IntervalHistogram,
     // Allocated on first use: labs have many flows, and most of them are idle.
-    paced: Option<Box<Paced>>,
-    completed: Option<Box<Completed>>,
-    sampled: Option<Box<Sampled>>,
+    paced: Option<Box<DatagramCounters>>,
+    completed: Option<Box<CompletedTransfers>>,
+    sampled: Option<Box<SampleSums>>,
     gap: Option<Box<GapMeter>>,
     subflows: Option<Box<Subflows>>,
     adjuster: Option<Adjuster>,
 }
 
-/// Datagrams and their delays.
 #[derive(Debug, Default)]
-struct Paced {
-    /// Counts of the current run, as far as observed, and of earlier runs.
+struct DatagramCounters {
+    /// Counts of the current run at the last observation, and of earlier runs.
     datagrams: [Datagrams; 2],
-    delay: Split,
+    delay: IntervalHistogram,
 }
 
 #[derive(Debug, Default)]
-struct Completed {
+struct CompletedTransfers {
     count: u64,
-    slowdown: Lazy,
+    slowdown: LazyHistogram,
 }
 
 /// Sums over samples and runs.
 #[derive(Debug, Default)]
-struct Sampled {
+struct SampleSums {
     /// Retransmitted segments and timeouts in earlier runs.
     past_retransmits: u64,
     past_timeouts: u64,
-    /// Smoothed round-trip times, in nanoseconds, one a sample.
-    rtt: Lazy,
+    /// Smoothed round-trip time at each sample, in nanoseconds.
+    rtt: LazyHistogram,
     /// Goodput of whole intervals, in bit/s.
-    goodput: Lazy,
-    reported: Reported,
+    goodput: LazyHistogram,
+    reported: ReportedTotals,
 }
 
 /// A histogram of the whole run and one of the current interval.
 #[derive(Debug, Default)]
-struct Split {
-    all: Lazy,
-    interval: Lazy,
+struct IntervalHistogram {
+    all: LazyHistogram,
+    interval: LazyHistogram,
 }
 
-impl Split {
+impl IntervalHistogram {
     fn record(&mut self, value: u64) {
         self.interval.record(value);
     }
 
     fn cut(&mut self) -> Option<base::Distribution> {
         match &mut self.interval {
-            Lazy::Empty => None,
-            Lazy::Same { value, times } => {
+            LazyHistogram::Empty => None,
+            LazyHistogram::Same { value, times } => {
                 let mut interval = Histogram::new();
                 interval.record_many(*value, u64::from(*times));
                 self.all.record_many(*value, *times);
-                self.interval = Lazy::Empty;
+                self.interval = LazyHistogram::Empty;
                 interval.distribution()
             }
-            Lazy::Many(interval) => {
+            LazyHistogram::Many(interval) => {
                 let distribution = interval.distribution()?;
                 self.all.get().merge(interval);
                 interval.clear();
@@ -98,10 +97,10 @@ impl Split {
     }
 }
 
-/// A histogram that allocates only when two values differ: labs have many flows, and most of
-/// their histograms have few values.
+/// A histogram that allocates memory only for two different values: labs have many flows, and most
+/// of their histograms have few values.
 #[derive(Debug, Default)]
-enum Lazy {
+enum LazyHistogram {
     #[default]
     Empty,
     Same {
@@ -111,7 +110,7 @@ enum Lazy {
     Many(Box<Histogram>),
 }
 
-impl Lazy {
+impl LazyHistogram {
     fn get(&mut self) -> &mut Histogram {
         if !matches!(self, Self::Many(_)) {
             let full = self.take();
@@ -152,7 +151,7 @@ impl Lazy {
 
 /// Totals at the last sample.
 #[derive(Debug, Default)]
-struct Reported {
+struct ReportedTotals {
     sent: u64,
     received: u64,
     responses: u64,
@@ -162,7 +161,7 @@ struct Reported {
 }
 
 impl FlowCounters {
-    /// Counters of a flow on a host whose threads enter these waits.
+    /// Counters of a flow on a host with these waits.
     pub fn on_host(waits: HostWaits, tolerance: Tolerance, traffic: &Traffic) -> Self {
         let adjuster = Some(Adjuster::new(waits, tolerance, traffic));
         Self { adjuster, ..Self::default() }
@@ -247,19 +246,18 @@ impl FlowCounters {
         }
     }
 
-    /// The receiver expects bytes from now on. The longest time without bytes is the flow's gap.
+    /// Starts the measurement of the longest time without received bytes, the flow's gap.
     pub fn start_gap_measurement(&mut self, now: Time) {
         self.gap.get_or_insert_default().begin(now);
     }
 
-    /// The receiver has received bytes, or the last byte.
+    /// Records that the receiver has received bytes, or the end of the stream.
     pub fn on_bytes_received(&mut self, now: Time) {
         if let Some(gap) = &mut self.gap {
             gap.on_bytes_received(now);
         }
     }
 
-    /// The receiver no longer expects bytes.
     pub fn stop_gap_measurement(&mut self, now: Time) {
         if let Some(gap) = &mut self.gap {
             gap.end(now);
@@ -293,7 +291,7 @@ impl FlowCounters {
 
     /// Datagrams over all runs of the flow.
     pub fn datagrams(&self) -> Datagrams {
-        let of = |paced: &Paced| paced.datagrams;
+        let of = |paced: &DatagramCounters| paced.datagrams;
         let [mut sum, past] = self.paced.as_deref().map(of).unwrap_or_default();
         sum += past;
         sum
@@ -325,9 +323,9 @@ impl FlowCounters {
         sample.received_bytes = self.received - reported.received;
         let delay = self.paced.as_mut().and_then(|paced| paced.delay.cut());
         let latency = self.latency.cut();
-        let again = Some(retransmits - reported.retransmits);
+        let retransmits_since = Some(retransmits - reported.retransmits);
         match traffic {
-            Traffic::Bulk { .. } => sample.retransmits = again,
+            Traffic::Bulk { .. } => sample.retransmits = retransmits_since,
             Traffic::Paced { .. } | Traffic::Controlled { .. } => {
                 // A datagram counted as lost may still arrive: the loss of an interval
                 // is never negative.
@@ -335,12 +333,12 @@ impl FlowCounters {
                 sample.delay = delay;
             }
             Traffic::Transfers { .. } | Traffic::Requests { .. } => {
-                sample.retransmits = again;
+                sample.retransmits = retransmits_since;
                 sample.responses = Some(completed - reported.completed);
                 sample.latency = latency;
             }
             Traffic::Rpc { .. } => {
-                sample.retransmits = again;
+                sample.retransmits = retransmits_since;
                 sample.responses = Some(self.responses - reported.responses);
                 sample.latency = latency;
             }
@@ -358,7 +356,7 @@ impl FlowCounters {
         sample.wait_max = adjuster.and_then(|adjuster| adjuster.longest_wait(interval));
         sample.rtt = self.srtt;
         sample.cwnd_bytes = self.window_bytes;
-        *reported = Reported {
+        *reported = ReportedTotals {
             sent: self.sent,
             received: self.received,
             responses: self.responses,
@@ -387,7 +385,7 @@ impl FlowCounters {
         lifetime: FlowLifetime,
     ) -> FlowResult {
         self.latency.cut();
-        let (tcp, udp, rpc, many) = match traffic {
+        let (is_tcp, is_udp, is_rpc, has_transfers) = match traffic {
             Traffic::Bulk { .. } => (true, false, false, false),
             Traffic::Transfers { .. } | Traffic::Requests { .. } => (true, false, false, true),
             Traffic::Paced { .. } | Traffic::Controlled { .. } => (false, true, false, false),
@@ -400,7 +398,7 @@ impl FlowCounters {
         paced.delay.cut();
         let mut completed = self.completed.take().unwrap_or_default();
         let mut sampled = self.sampled.take().unwrap_or_default();
-        let transfers = many.then(|| Transfers {
+        let transfers = has_transfers.then(|| Transfers {
             started: self.transfers_started.max(completed.count),
             completed: completed.count,
             completion: std::mem::take(&mut latency),
@@ -408,7 +406,7 @@ impl FlowCounters {
         });
         FlowResult {
             id,
-            half: Half::Whole,
+            ends: FlowEnds::Both,
             name,
             outcome: lifetime.outcome,
             started: lifetime.started,
@@ -417,10 +415,10 @@ impl FlowCounters {
             completion: lifetime.completion,
             sent_bytes: self.sent,
             received_bytes: self.received,
-            retransmits: tcp.then_some(retransmits),
+            retransmits: is_tcp.then_some(retransmits),
             timeouts: self.timeouts.map(|now| now + sampled.past_timeouts),
-            datagrams: udp.then_some(datagrams),
-            responses: rpc.then_some(self.responses),
+            datagrams: is_udp.then_some(datagrams),
+            responses: is_rpc.then_some(self.responses),
             transfers,
             gap: self.gap.map(|gap| gap.longest()),
             reinjected: self.subflows.as_ref().and_then(|all| all.reinjected()),

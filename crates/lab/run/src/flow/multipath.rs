@@ -20,7 +20,6 @@ pub struct Subflow {
     pub retransmits: u64,
     /// Smoothed round-trip time.
     pub srtt: Option<Span>,
-    /// Congestion window, in bytes.
     pub window_bytes: Option<u64>,
     /// `connecting`, `active`, `stale`, `closing` or `closed`.
     pub state: &'static str,
@@ -56,16 +55,16 @@ impl GapMeter {
     }
 
     pub(crate) fn on_bytes_received(&mut self, now: Time) {
-        self.note(now);
+        self.update(now);
         self.since = self.since.map(|_| now);
     }
 
     pub(crate) fn end(&mut self, now: Time) {
-        self.note(now);
+        self.update(now);
         self.since = None;
     }
 
-    fn note(&mut self, now: Time) {
+    fn update(&mut self, now: Time) {
         if let Some(since) = self.since {
             self.recent = self.recent.max(now.since(since));
             self.longest = self.longest.max(self.recent);
@@ -74,7 +73,7 @@ impl GapMeter {
 
     /// The longest gap of the interval that ends now; the gap may have started before it.
     pub(crate) fn cut(&mut self, now: Time) -> Span {
-        self.note(now);
+        self.update(now);
         std::mem::take(&mut self.recent)
     }
 
@@ -94,7 +93,7 @@ struct TrackedSubflow {
 /// Subflows of a flow, over all its runs.
 #[derive(Debug, Default)]
 pub(crate) struct Subflows {
-    /// By number over all runs.
+    /// Subflows by their number over all runs.
     tracked: BTreeMap<u32, TrackedSubflow>,
     /// Bytes reinjected on another subflow: in the current run, and in earlier runs.
     reinjected: Option<u64>,
@@ -178,6 +177,7 @@ impl Subflows {
         self.past_reinjected += self.reinjected.as_mut().map_or(0, std::mem::take);
     }
 
+    /// Reinjected bytes over all runs.
     pub(crate) fn reinjected(&self) -> Option<u64> {
         self.reinjected.map(|now| now + self.past_reinjected)
     }

@@ -5,8 +5,8 @@ use fabric::{LinkConfig, Rate, Trace};
 use lab::plan::{Action, Family, Flow, Plan};
 use lab::routes::Routes;
 
-/// TCP's header with the time-stamps option, which every segment carries.
-const TCP_HEADER: u32 = 32;
+/// TCP's header with the timestamps option (RFC 7323), which every segment has.
+const TCP_HEADER_BYTES: u32 = 32;
 
 /// The maximum of the IP length field.
 const MAX_PACKET_BYTES: u32 = 65_535;
@@ -55,7 +55,6 @@ pub const fn ip_header(family: Family) -> u32 {
 }
 
 impl<'a> Paths<'a> {
-    /// The paths of a plan.
     pub fn new(plan: &'a Plan) -> Self {
         let ever_up = ever_up(plan);
         let routes = Routes::compute(plan, &ever_up);
@@ -94,7 +93,7 @@ impl<'a> Paths<'a> {
     /// sender has that of `back`; 0 if the headers do not fit.
     pub fn segment(&self, flow: &Flow, there: IfaceId, back: IfaceId) -> u32 {
         let mtu = self.mtu(flow.from, there).min(self.mtu(flow.to, back));
-        mtu.saturating_sub(ip_header(flow.family) + TCP_HEADER)
+        mtu.saturating_sub(ip_header(flow.family) + TCP_HEADER_BYTES)
     }
 
     /// The minimum times of a flow's transfers in segments of `mss` bytes; `None` without a path.
@@ -120,18 +119,18 @@ impl<'a> Paths<'a> {
         home: (NodeId, IfaceId),
         mss: u32,
     ) -> Option<Ideal> {
-        let (out, home) = (self.walk(out.0, out.1)?, self.walk(home.0, home.1)?);
+        let (out, home) = (self.find_path(out.0, out.1)?, self.find_path(home.0, home.1)?);
         Some(Ideal {
             round_trip: out.delay + home.delay,
             one_way: out.delay,
             rate: out.rate,
             mss,
-            header: ip_header(flow.family) + TCP_HEADER + self.plan.overhead.count() as u32,
+            header: ip_header(flow.family) + TCP_HEADER_BYTES + self.plan.overhead.count() as u32,
         })
     }
 
-    /// The first of the equal-cost paths; `None` without a path.
-    fn walk(&self, from: NodeId, to: IfaceId) -> Option<Path> {
+    /// Delay and rate of the first of the equal-cost paths; `None` without a path.
+    fn find_path(&self, from: NodeId, to: IfaceId) -> Option<Path> {
         let dest = self.plan.ifaces[to.index()].node;
         let (mut node, mut path) = (from, Path::default());
         // No shortest path visits a node twice.
@@ -233,7 +232,7 @@ mod tests {
     use super::*;
 
     const LAB: &str = r#"
-lab = { name = "way", duration = "10 s" }
+lab = { name = "path", duration = "10 s" }
 node = { a = {}, r = { kind = "router" }, s = { kind = "router" }, b = {} }
 flow = [{ from = "a", to = "b", size = "1 MB" }]
 link = [
@@ -245,7 +244,8 @@ link = [
 "#;
 
     fn ideal(text: &str) -> Option<(u32, Ideal)> {
-        let plan = lab::parse("way.toml", text, std::path::Path::new(".")).unwrap().plans.remove(0);
+        let plan =
+            lab::parse("path.toml", text, std::path::Path::new(".")).unwrap().plans.remove(0);
         let paths = Paths::new(&plan);
         let flow = &plan.flows[FlowId(0).index()];
         let iface = |node: NodeId, at: usize| plan.nodes[node.index()].ifaces[at];

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::files;
 
 /// The reserve's name in the run folder.
-const NAME: &str = ".final";
+const FILE: &str = ".final";
 /// Space beyond four times the size of the first record, for small runs.
 const MARGIN_BYTES: u64 = 64 << 10;
 
@@ -46,7 +46,7 @@ struct UnfinishedRun {
 static UNFINISHED: Mutex<Vec<UnfinishedRun>> = Mutex::new(Vec::new());
 
 impl Reserve {
-    /// Creates the folder of a run with its reserve. Between the two steps no memory is allocated.
+    /// Creates the folder of a run with its reserve. No memory is allocated between the two steps.
     pub(crate) fn create(folder: &Path, out_of_memory: &[u8]) -> io::Result<Self> {
         Self::fill(folder, out_of_memory, || fs::create_dir(folder))
     }
@@ -61,12 +61,13 @@ impl Reserve {
         out_of_memory: &[u8],
         make: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<Self> {
-        let path = folder.join(NAME);
-        let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
+        let path = folder.join(FILE);
+        let c_string =
+            |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
         let entry = UnfinishedRun {
-            folder: text(folder)?,
-            reserve: text(&path)?,
-            record: text(&record_path(folder))?,
+            folder: c_string(folder)?,
+            reserve: c_string(&path)?,
+            record: c_string(&record_path(folder))?,
         };
         UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
         let made = make();
@@ -116,7 +117,7 @@ pub(crate) fn record_path(folder: &Path) -> PathBuf {
 /// Writes the final record into the reserve if there is one, syncs it and renames it to
 /// `run.json`.
 pub(crate) fn write_final(folder: &Path, text: &[u8]) -> io::Result<()> {
-    let path = folder.join(NAME);
+    let path = folder.join(FILE);
     match files::overwrite(&path) {
         Ok(mut file) => {
             file.write_all(text)?;
@@ -124,7 +125,7 @@ pub(crate) fn write_final(folder: &Path, text: &[u8]) -> io::Result<()> {
             file.sync_all()?;
             files::rename(&path, &record_path(folder))?;
         }
-        // There is none, or a program has replaced it.
+        // The reserve does not exist, or a program has replaced it.
         Err(_) => files::replace(&record_path(folder), text)?,
     }
     remove_unfinished(&path);
@@ -133,7 +134,7 @@ pub(crate) fn write_final(folder: &Path, text: &[u8]) -> io::Result<()> {
 
 /// Whether the run in this folder has no live process; `None` if that is unknown.
 pub(crate) fn is_abandoned(folder: &Path) -> Option<bool> {
-    let file = match files::open(&folder.join(NAME)) {
+    let file = match files::open(&folder.join(FILE)) {
         Ok(file) => file,
         Err(error) => return (error.kind() == io::ErrorKind::NotFound).then_some(true),
     };
@@ -144,8 +145,8 @@ pub(crate) fn is_abandoned(folder: &Path) -> Option<bool> {
     }
 }
 
-/// Gives every unfinished run of this process the final status "failed: out of memory". To be
-/// called after a failed allocation: it does not allocate.
+/// Gives every unfinished run of this process the final status "failed: out of memory". For use
+/// after a failed allocation: it does not allocate.
 pub fn save_records_without_memory() {
     // The calling thread itself may hold the lock.
     let Ok(unfinished) = UNFINISHED.try_lock() else { return };
@@ -175,7 +176,7 @@ mod tests {
             use std::os::unix::fs::MetadataExt as _;
             fs::metadata(dir.path().join(name)).unwrap().blocks()
         };
-        let before = blocks(NAME);
+        let before = blocks(FILE);
         assert!(before * 512 >= MARGIN_BYTES, "{before}");
         write_final(dir.path(), &vec![b' '; MARGIN_BYTES as usize]).unwrap();
         assert!(blocks("run.json") <= before, "the record needed more blocks than the reserve");

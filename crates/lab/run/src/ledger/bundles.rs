@@ -13,8 +13,8 @@ mod measure;
 #[cfg(test)]
 mod tests;
 
-/// State changes per bundle that are retained and logged, so that a flapping bundle cannot
-/// fill the record.
+/// Maximum number of state changes per bundle that are retained and logged, so that a flapping
+/// bundle cannot fill the record.
 const MAX_STATE_CHANGES: usize = 10_000;
 
 /// Turns statuses of bundles into samples.
@@ -35,7 +35,7 @@ struct Entry {
     changes: Vec<Change>,
     /// Number of all changes, including those not retained.
     change_count: u64,
-    /// Whether an expectation names it: only then are its samples retained.
+    /// Whether an expectation names it. Samples of other bundles are not retained.
     named: bool,
     samples: Vec<BundleSample>,
     sums: Sums,
@@ -51,23 +51,22 @@ struct Change {
 /// Sums for the summary.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    rate: Mean,
-    queueing: Mean,
-    backlog: Mean,
-    waiting: Mean,
+    rate: TimeWeightedMean,
+    queueing: TimeWeightedMean,
+    backlog: TimeWeightedMean,
+    waiting: TimeWeightedMean,
     backlog_max: u64,
     min_rtt: Option<Span>,
     counts: BundleCounts,
 }
 
-/// A mean over time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mean {
+struct TimeWeightedMean {
     sum: f64,
     weight: f64,
 }
 
-impl Mean {
+impl TimeWeightedMean {
     fn add(&mut self, value: f64, weight: Span) {
         self.sum += value * weight.as_nanos() as f64;
         self.weight += weight.as_nanos() as f64;
@@ -181,18 +180,18 @@ impl BundleLedger {
             return None;
         }
         let mut sum = Span::ZERO;
-        let mut add = |is: BundleState, start: Time, end: Time| {
+        let mut add = |current: BundleState, start: Time, end: Time| {
             let (start, end) = (start.max(from), end.min(to));
-            if is == state && end > start {
+            if current == state && end > start {
                 sum = sum.saturating_add(end.since(start));
             }
         };
-        let (mut is, mut since) = (BundleState::Learning, Time::ZERO);
+        let (mut current, mut since) = (BundleState::Learning, Time::ZERO);
         for change in &entry.changes {
-            add(is, since, change.at);
-            (is, since) = (change.to, change.at);
+            add(current, since, change.at);
+            (current, since) = (change.to, change.at);
         }
-        add(is, since, to);
+        add(current, since, to);
         Some(sum.as_secs_f64() / whole.as_secs_f64())
     }
 
@@ -302,18 +301,18 @@ impl Sums {
         self.waiting.add(sample.waiting.as_nanos() as f64, weight);
         self.backlog_max = self.backlog_max.max(sample.backlog.count());
         self.min_rtt = sample.min_rtt.or(self.min_rtt);
-        let (all, more) = (&mut self.counts, &sample.counts);
-        all.arrived_packets += more.arrived_packets;
-        all.arrived_bytes += more.arrived_bytes;
-        all.sent_packets += more.sent_packets;
-        all.sent_bytes += more.sent_bytes;
-        all.dropped_packets += more.dropped_packets;
-        all.marked_packets += more.marked_packets;
-        all.acks += more.acks;
-        all.late_acks += more.late_acks;
-        all.unmatched_acks += more.unmatched_acks;
-        all.rejected_messages += more.rejected_messages;
-        all.messages += more.messages;
+        let (sum, more) = (&mut self.counts, &sample.counts);
+        sum.arrived_packets += more.arrived_packets;
+        sum.arrived_bytes += more.arrived_bytes;
+        sum.sent_packets += more.sent_packets;
+        sum.sent_bytes += more.sent_bytes;
+        sum.dropped_packets += more.dropped_packets;
+        sum.marked_packets += more.marked_packets;
+        sum.acks += more.acks;
+        sum.late_acks += more.late_acks;
+        sum.unmatched_acks += more.unmatched_acks;
+        sum.rejected_messages += more.rejected_messages;
+        sum.messages += more.messages;
     }
 }
 

@@ -15,8 +15,7 @@ pub struct LinkLedger {
     at: Time,
     pub(crate) last: Vec<LinkStats>,
     pub(crate) queue_max_bytes: Vec<u64>,
-    /// Positions whose counters are reported. Access links of hosts that only generated sessions
-    /// use are not.
+    /// Positions whose counters are reported: all but access links of hosts for generated sessions.
     pub(crate) reported: Vec<bool>,
     /// Positions whose samples are recorded.
     sampled: Vec<bool>,
@@ -71,8 +70,8 @@ impl LinkLedger {
             let peak = &mut self.queue_max_bytes[position];
             *peak = level.peak_bytes.max(*peak);
             let last = &self.last[position];
-            let idle = stats == *last && level.peak_packets == 0 && level.peak_bytes == 0;
-            if interval.is_positive() && !idle {
+            let is_idle = stats == *last && level.peak_packets == 0 && level.peak_bytes == 0;
+            if interval.is_positive() && !is_idle {
                 let direction = Direction::BOTH[position % 2];
                 let link = LinkId::at(position / 2);
                 let mut sample = LinkSample::empty(at, interval, link, direction);

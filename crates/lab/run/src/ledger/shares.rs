@@ -7,7 +7,7 @@ use base::{IfaceId, NodeId, Span, Time};
 use fabric::Share;
 use lab::plan::Plan;
 
-/// The counters of a flow that is absent for longer are forgotten.
+/// Time after which the counters of an absent flow are removed.
 const FLOW_TIMEOUT: Span = Span::from_secs(2);
 
 /// Turns shares into samples.
@@ -15,12 +15,10 @@ const FLOW_TIMEOUT: Span = Span::from_secs(2);
 pub struct ShareLedger {
     recorder: RecorderHandle,
     at: Time,
-    /// The node at each interface.
     nodes: Vec<NodeId>,
-    seen: BTreeMap<(IfaceId, IfaceId, u32, Time), LastSample>,
+    last_samples: BTreeMap<(IfaceId, IfaceId, u32, Time), LastSample>,
 }
 
-/// The last sample of a flow.
 #[derive(Clone, Copy, Debug)]
 struct LastSample {
     at: Time,
@@ -31,7 +29,7 @@ impl ShareLedger {
     /// A ledger whose samples go to `recorder`.
     pub fn new(plan: &Plan, recorder: RecorderHandle) -> Self {
         let nodes = plan.ifaces.iter().map(|iface| iface.node).collect();
-        Self { recorder, at: Time::ZERO, nodes, seen: BTreeMap::new() }
+        Self { recorder, at: Time::ZERO, nodes, last_samples: BTreeMap::new() }
     }
 
     /// Enters the shares of all flows at `at`. Interfaces have the plan's numbers.
@@ -43,13 +41,13 @@ impl ShareLedger {
         }
         let samples = shares.into_iter().map(|share| self.sample(at, interval, &share)).collect();
         self.recorder.shares(samples);
-        self.seen.retain(|_, seen| at.since(seen.at) <= FLOW_TIMEOUT);
+        self.last_samples.retain(|_, last| at.since(last.at) <= FLOW_TIMEOUT);
     }
 
     fn sample(&mut self, at: Time, interval: Span, share: &Share) -> ShareSample {
         let now = LastSample { at, sent: share.sent };
-        let before = self.seen.insert((share.from, share.to, share.flow, share.since), now);
-        let sent = before.map_or(0, |seen| seen.sent);
+        let before = self.last_samples.insert((share.from, share.to, share.flow, share.since), now);
+        let sent = before.map_or(0, |last| last.sent);
         ShareSample {
             at,
             interval,

@@ -15,23 +15,22 @@ use crate::{Change, ChangeKind, FlowSample, Level, LinkSample};
 /// Minimum length of a frame of a running lab: at most ten frames per second.
 pub const MIN_FRAME_SPAN: Span = Span::from_millis(100);
 
-/// Time after the end of a frame in which its samples arrive: flows report theirs in rounds of
-/// 50 ms.
-const SAMPLE_DELAY: Span = Span::from_millis(100);
+/// Maximum delay of samples after the end of their frame: flows report them at intervals of 50 ms.
+const MAX_SAMPLE_DELAY: Span = Span::from_millis(100);
 
-/// The length of frames of a running lab: the smallest number of sampling intervals that has at
+/// The length of frames of a running lab: the smallest multiple of the sampling interval that is at
 /// least [`MIN_FRAME_SPAN`].
 pub fn live_span(interval: Span) -> Span {
     let interval = interval.as_nanos().max(1);
     Span::from_nanos(interval * MIN_FRAME_SPAN.as_nanos().div_ceil(interval))
 }
 
-/// Makes frames of samples and changes. Frame *n* covers the lab time from *n* × `span`. A sample
-/// belongs to the frame of the middle of its interval; one that arrives later is in the next frame.
+/// Aggregates samples and changes into frames. Frame *n* starts at lab time *n* × `span`. A sample
+/// belongs to the frame with the midpoint of its interval, or to the next one if it is late.
 #[derive(Debug)]
 pub struct FrameBuilder {
     span: Span,
-    /// Time after the end of a frame in which its samples arrive.
+    /// Time after the end of a frame for which its samples are awaited.
     delay: Span,
     /// Wire bytes per packet beyond layer 3.
     overhead: Bytes,
@@ -41,12 +40,12 @@ pub struct FrameBuilder {
     next: u64,
     sums: BTreeMap<u64, Sums>,
     machine: Option<MachineState>,
-    /// Changes after the last frame, by time and number.
+    /// Changes after the last frame, by time and sequence number.
     pending: BTreeMap<(Time, u64), Update>,
     updates: u64,
-    /// Programs as of the last frame.
+    /// State of the programs at the last frame.
     programs: Vec<ProgramRow>,
-    /// Links as of the last frame.
+    /// Properties of the links at the last frame.
     links: Vec<LinkValues>,
     changed_links: BTreeSet<u32>,
     /// Events until the last frame.
@@ -87,23 +86,23 @@ struct DirectionSum {
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowSum {
     received_bytes: u64,
-    /// Of the last sample that has one.
+    /// RTT of the last sample with an RTT.
     rtt: Option<Span>,
     lost: u64,
 }
 
 impl FrameBuilder {
-    /// A builder of frames of a run on the virtual clock, whose samples are there at their time.
+    /// A builder of frames of a run on the virtual clock, whose samples arrive without delay.
     pub fn on_virtual_clock(plan: &Plan) -> Self {
         Self { delay: Span::ZERO, ..Self::new(plan, plan.interval) }
     }
 
     /// A builder of frames of this length, from the start of the run.
     pub fn new(plan: &Plan, span: Span) -> Self {
-        let waiting = |at| ProgramRow { program: at as u32, ..ProgramRow::default() };
+        let waiting_row = |at| ProgramRow { program: at as u32, ..ProgramRow::default() };
         Self {
             span: Span::from_nanos(span.as_nanos().max(1)),
-            delay: SAMPLE_DELAY,
+            delay: MAX_SAMPLE_DELAY,
             overhead: plan.overhead,
             first: 0,
             next: 0,
@@ -111,23 +110,23 @@ impl FrameBuilder {
             machine: None,
             pending: BTreeMap::new(),
             updates: 0,
-            programs: (0..plan.programs.len()).map(waiting).collect(),
+            programs: (0..plan.programs.len()).map(waiting_row).collect(),
             links: plan.links.iter().map(|link| LinkValues::of(link, plan.overhead)).collect(),
             changed_links: BTreeSet::new(),
             events: Vec::new(),
         }
     }
 
-    /// Begins with the first frame after `now`; the first of the run, if that has not begun.
+    /// Restarts with the first frame that begins at or after `now`.
     pub fn restart(&mut self, now: Time) {
-        self.settle(now);
+        self.apply_changes(now);
         self.sums.clear();
         self.pending.retain(|_, update| !matches!(update, Update::Log(_)));
         self.machine = None;
         self.first = now.as_nanos().div_ceil(self.span.as_nanos());
         self.next = self.first;
-        // Until the first frame begins.
-        self.settle(self.start_of(self.first));
+        // Apply the changes until the first frame begins.
+        self.apply_changes(self.start_of(self.first));
     }
 
     /// The state before the next frame: all programs, all links that have changed, all events.
@@ -201,12 +200,12 @@ impl FrameBuilder {
         self.machine = Some(state);
     }
 
-    /// Applies changes until `now` to the state, without a frame.
-    pub fn settle(&mut self, now: Time) {
+    /// Applies changes until `now` to the state without a frame.
+    pub fn apply_changes(&mut self, now: Time) {
         self.take_updates(now, &mut Frame::default());
     }
 
-    /// The next frame, once its samples have arrived. If `now` is several frames later, they are
+    /// The next frame, once its samples have arrived. If several frames are complete, they become
     /// one longer frame.
     pub fn poll(&mut self, now: Time) -> Option<Frame> {
         let complete = now.as_nanos().saturating_sub(self.delay.as_nanos());
@@ -245,17 +244,17 @@ impl FrameBuilder {
         self.updates += 1;
     }
 
-    /// Closes all frames before the one with number `until`, as one that ends at `end`.
+    /// Closes all frames before number `until` as one frame that ends at `end`.
     fn close(&mut self, until: u64, end: Time) -> Frame {
         let start = self.start_of(self.next);
         let length = end.since(start);
-        let rest = self.sums.split_off(&until);
+        let later = self.sums.split_off(&until);
         let mut sums = Sums::default();
-        for (_, more) in std::mem::replace(&mut self.sums, rest) {
+        for (_, more) in std::mem::replace(&mut self.sums, later) {
             sums.add(more);
         }
         self.next = until;
-        // A frame without length is the last one, at the start of which the run ended.
+        // The length is zero if the run ended at the start of its last frame.
         let seconds = if length.is_positive() { length } else { self.span }.as_secs_f64();
         let mut frame = Frame {
             t: end.as_secs_f64(),

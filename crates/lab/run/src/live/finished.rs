@@ -17,20 +17,19 @@ use crate::{DropReason, Error, FlowSample, Level, LinkSample, RunFolder, RunReco
 /// Maximum number of frames of a finished run.
 pub const MAX_FRAMES: u64 = 2000;
 
-/// Maximum number of rows of links and flows in all frames, which bounds their memory to about
-/// 150 MB.
+/// Maximum number of rows of links and flows in all frames; limits their memory to about 150 MB.
 const MAX_ROWS: u64 = 2_000_000;
 
-/// Minimum number of frames, also of a lab with many links.
+/// Minimum number of frames, even if they exceed [`MAX_ROWS`].
 const MIN_FRAMES: u64 = 20;
 
-/// Rows of a table in memory.
+/// Rows of a table that are read at a time.
 const BATCH_ROWS: usize = 1 << 14;
 
-/// Maximum bytes that are read of the log.
+/// Maximum number of bytes of the log that are read.
 const MAX_LOG_BYTES: u64 = 16 << 20;
 
-/// Maximum nodes, links, flows and so on of the lab, each.
+/// Maximum number of nodes, of links, of flows, and of other items of the lab.
 const MAX_ITEMS: usize = 1_000_000;
 
 /// A run that has ended, as messages to a watcher.
@@ -86,7 +85,6 @@ impl FinishedRun {
     }
 }
 
-/// The plan of the run.
 fn plan(folder: &RunFolder) -> Result<Plan, Error> {
     let path = folder.file(RunFolder::RESOLVED_LAB);
     let text = folder.read_start(RunFolder::RESOLVED_LAB, u64::MAX)?.unwrap_or_default();
@@ -116,8 +114,12 @@ fn span(plan: &Plan, ended: Time) -> Span {
 
 /// Calls `enter` with the values of each row of a table, in the order of `names`; `Null` for a
 /// missing column. Without the table it does nothing.
-fn rows(path: &Path, names: &[&str], mut enter: impl FnMut(&[Value<'_>])) -> Result<(), Error> {
-    // A link is an error.
+fn for_each_row(
+    path: &Path,
+    names: &[&str],
+    mut enter: impl FnMut(&[Value<'_>]),
+) -> Result<(), Error> {
+    // A symbolic link is not followed: opening it fails.
     if path.symlink_metadata().is_err() {
         return Ok(());
     }
@@ -148,7 +150,6 @@ fn number(value: &Value<'_>) -> Option<u64> {
     }
 }
 
-/// The position of a name.
 fn position(names: &BTreeMap<&str, usize>, value: &Value<'_>) -> Option<usize> {
     match value {
         Value::Text(text) => names.get(text.as_ref()).copied(),
@@ -161,12 +162,12 @@ fn names<'a>(all: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> 
 }
 
 fn read_links(folder: &RunFolder, plan: &Plan, builder: &mut FrameBuilder) -> Result<(), Error> {
-    let known = names(plan.links.iter().map(|link| &link.name));
+    let positions = names(plan.links.iter().map(|link| &link.name));
     let fixed = ["time_ns", "interval_ns", "link", "direction", "sent_bytes", "queue_max_bytes"];
     let drops = DropReason::ALL.map(DropReason::column);
     let wanted = [&fixed[..], &["queue_delay_max_ns"], &drops].concat();
-    rows(&folder.table("links"), &wanted, |row| {
-        let Some(link) = position(&known, &row[2]) else { return };
+    for_each_row(&folder.table("links"), &wanted, |row| {
+        let Some(link) = position(&positions, &row[2]) else { return };
         let direction = match &row[3] {
             Value::Text(text) if text.as_ref() == "down" => Direction::Down,
             _ => Direction::Up,
@@ -183,11 +184,11 @@ fn read_links(folder: &RunFolder, plan: &Plan, builder: &mut FrameBuilder) -> Re
 }
 
 fn read_flows(folder: &RunFolder, plan: &Plan, builder: &mut FrameBuilder) -> Result<(), Error> {
-    let known = names(plan.flows.iter().map(|flow| &flow.name));
+    let positions = names(plan.flows.iter().map(|flow| &flow.name));
     let wanted =
         ["time_ns", "interval_ns", "flow", "received_bytes", "rtt_ns", "retransmits", "lost"];
-    rows(&folder.table("flows"), &wanted, |row| {
-        let Some(flow) = position(&known, &row[2]) else { return };
+    for_each_row(&folder.table("flows"), &wanted, |row| {
+        let Some(flow) = position(&positions, &row[2]) else { return };
         let value = |at: usize| number(&row[at]).unwrap_or_default();
         let (at, interval) = (Time::from_nanos(value(0)), Span::from_nanos(value(1)));
         let mut sample = FlowSample::empty(at, interval, FlowId::at(flow));
@@ -213,7 +214,7 @@ fn enter_changes(
             builder.change(&change);
         }
         if !event.set.is_empty() {
-            // The lab has accepted these values, with all others that they depend on.
+            // The lab accepted these values when the run took place.
             let changes = schedule.set(at, &event.set, folder.path());
             for change in changes.map(|(changes, _)| changes).unwrap_or_default() {
                 builder.change(&change);
@@ -228,9 +229,11 @@ fn time(seconds: f64) -> Time {
 }
 
 fn enter_programs(plan: &Plan, record: &RunRecord, builder: &mut FrameBuilder) {
-    let known = names(plan.programs.iter().map(|program| &program.name));
+    let positions = names(plan.programs.iter().map(|program| &program.name));
     for summary in &record.programs {
-        let Some(program) = known.get(summary.name.as_str()).map(|at| *at as u32) else { continue };
+        let Some(program) = positions.get(summary.name.as_str()).map(|at| *at as u32) else {
+            continue;
+        };
         if let Some(started) = summary.started_s {
             builder.program(time(started), program, ProgramState::Running, None);
         }
@@ -274,15 +277,16 @@ fn machine(record: &RunRecord) -> Option<MachineState> {
     })
 }
 
-/// Replaces positions of links in the plan by those in the hello.
+/// Replaces positions of links in the plan by those in the hello; removes links that the hello
+/// does not contain.
 pub fn renumber(frame: &mut Frame, numbers: &[Option<u32>]) {
-    let shown = |link: &mut u32| match numbers.get(*link as usize).copied().flatten() {
+    let renumber_link = |link: &mut u32| match numbers.get(*link as usize).copied().flatten() {
         Some(number) => {
             *link = number;
             true
         }
         None => false,
     };
-    frame.links.retain_mut(|row| shown(&mut row.link));
-    frame.changes.retain_mut(|change| shown(&mut change.link));
+    frame.links.retain_mut(|row| renumber_link(&mut row.link));
+    frame.changes.retain_mut(|change| renumber_link(&mut change.link));
 }

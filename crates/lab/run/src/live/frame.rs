@@ -13,7 +13,7 @@ const MAX_LINES: usize = 1000;
 pub struct Frame {
     /// Lab time at the end of the interval.
     pub t: f64,
-    /// Length of the interval; 0 for a state, which watchers get with the next frame.
+    /// Length of the interval; 0 for a state, which precedes the next frame.
     pub span: f64,
     /// Links that sent, queued or dropped packets.
     pub links: Vec<LinkRow>,
@@ -185,7 +185,7 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// How late packets left the emulated network, since the start of the run.
+/// Lateness of packets that left the emulated network, since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineState {
     pub late_p50_s: f64,
@@ -198,15 +198,9 @@ pub struct MachineState {
 impl Frame {
     /// Adds the changes of an earlier frame that was not sent, without its rates.
     pub fn add_earlier(&mut self, earlier: Self) {
-        let before = |list: &mut Vec<_>, mut earlier: Vec<_>| {
-            earlier.append(list);
-            *list = earlier;
-        };
-        before(&mut self.events, earlier.events);
-        let mut log = earlier.log;
-        log.append(&mut self.log);
-        self.log = log;
-        // The last state of each program and link remains.
+        self.events.splice(..0, earlier.events);
+        self.log.splice(..0, earlier.log);
+        // The last state of each program and link is retained.
         let mut programs = earlier.programs;
         programs.retain(|old| self.programs.iter().all(|new| new.program != old.program));
         programs.append(&mut self.programs);
@@ -220,7 +214,7 @@ impl Frame {
         self.limit_lines();
     }
 
-    /// Omits the oldest events and log lines above the limit of a frame, and says so in the log.
+    /// Omits the oldest events and log lines above the limit of a frame, and logs how many.
     pub(super) fn limit_lines(&mut self) {
         let events = self.events.len().saturating_sub(MAX_LINES);
         let lines = self.log.len().saturating_sub(MAX_LINES);
@@ -228,8 +222,7 @@ impl Frame {
         self.log.drain(..lines);
         if events + lines > 0 {
             let text = format!(
-                "{events} events and {lines} log lines are omitted here; run.json and log.jsonl \
-                 have them"
+                "{events} events and {lines} log lines are omitted here; see run.json and log.jsonl"
             );
             let (level, source) = ("warning".to_owned(), "watch".to_owned());
             self.log.push(LogLine { at: self.t, level, source, text });

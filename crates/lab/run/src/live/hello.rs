@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SCHEMA;
 use super::builder::live_span;
-use crate::complete::kind;
+use crate::complete::flow_kind;
 use crate::flow::path::bits_per_second;
 use crate::record::{Clock, NodeRole};
 use crate::{Paths, RunRecord};
@@ -24,16 +24,15 @@ pub struct Hello {
     pub seed: u64,
     pub clock: Clock,
     pub source: Source,
-    /// Of a finished run, its length; of a running lab, its planned length; `None` if open.
+    /// The length of a finished run, or the planned length of a running lab; `None` if it has none.
     pub duration_s: Option<f64>,
     /// Length of a frame.
     pub interval_s: f64,
     /// The version of netarium.
     pub version: String,
-    /// The run folder.
     pub run: String,
     pub read_only: bool,
-    /// The types of requests that are possible.
+    /// The types of requests that the lab accepts.
     pub commands: Vec<String>,
     pub nodes: Vec<HelloNode>,
     pub links: Vec<HelloLink>,
@@ -165,7 +164,7 @@ impl Hello {
                 name: flow.name.clone(),
                 from: node(flow.from)?,
                 to: node(flow.to)?,
-                kind: kind(&flow.traffic, record.clock),
+                kind: flow_kind(&flow.traffic, record.clock),
                 path: path.into_iter().map(number).collect::<Option<_>>().unwrap_or_default(),
             })
         });

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// Maximum length of a request.
 pub const MAX_REQUEST_BYTES: usize = 64 << 10;
 
-/// A request of a watcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Request {
@@ -34,7 +33,6 @@ pub enum ClockChange {
     Step {
         ns: u64,
     },
-    /// Sets the speed.
     Speed {
         permille: Option<u32>,
     },
@@ -53,7 +51,7 @@ impl Request {
 /// Parses a request.
 ///
 /// # Errors
-/// A description of the error, for the reason with which the connection is closed.
+/// A description of the error, which is sent as the reason for closing the connection.
 pub fn parse_request(text: &str) -> Result<Request, String> {
     if text.len() > MAX_REQUEST_BYTES {
         return Err(format!("the message has {} B; the limit is {MAX_REQUEST_BYTES}", text.len()));

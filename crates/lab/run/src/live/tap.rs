@@ -1,4 +1,4 @@
-//! Passes what is recorded to a frame builder while a watcher is present.
+//! Passes recorded samples and log lines to a frame builder while a watcher is connected.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -28,7 +28,7 @@ impl Tap {
         act(&mut self.builder.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins to make frames, if it has not begun; returns the state before the next frame.
+    /// Starts making frames unless it has started; returns the state before the next frame.
     pub fn watch(&self, now: Time) -> Frame {
         let was_watched = self.is_watched.swap(true, Ordering::Relaxed);
         self.with(|builder| {

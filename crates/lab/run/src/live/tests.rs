@@ -131,7 +131,7 @@ fn live_frames_have_whole_sampling_intervals_of_at_least_100_ms() {
 }
 
 #[test]
-fn changes_are_in_the_frame_of_their_time_and_in_the_state() {
+fn frame_and_state_contain_changes_of_their_interval() {
     let plan = Arc::new(plan());
     let mut builder = FrameBuilder::new(&plan, INTERVAL);
     let mut schedule = Schedule::new(Arc::clone(&plan));
@@ -161,7 +161,7 @@ fn changes_are_in_the_frame_of_their_time_and_in_the_state() {
 }
 
 #[test]
-fn watch_begins_with_the_state_and_the_next_frame() {
+fn watch_returns_state_before_next_frame() {
     let tap = Tap::new(FrameBuilder::new(&plan(), INTERVAL));
     tap.with(|builder| builder.event(at(10), "before"));
     tap.with(|builder| builder.log(at(10), Level::Info, "lab", "before"));
@@ -182,7 +182,7 @@ fn watch_begins_with_the_state_and_the_next_frame() {
 }
 
 #[test]
-fn changes_of_an_earlier_frame_are_kept() {
+fn merges_changes_of_dropped_frame() {
     let event = |text: &str| EventLine { at: 0.0, text: text.to_owned() };
     let program = |program, state| ProgramRow { program, state, exit_code: None };
     let change = |link, up| LinkChange { link, values: LinkValues { up, ..Default::default() } };
@@ -303,8 +303,8 @@ fn parses_requests_and_ignores_unknown_types() {
     let set = r#"{"type":"set","id":7,"fields":[["link.core.rate","5 Mbit/s"]],"more":1}"#;
     let fields = vec![("link.core.rate".to_owned(), "5 Mbit/s".to_owned())];
     assert_eq!(parse_request(set), Ok(Request::Set { id: 7, fields }));
-    let mark = parse_request(r#"{"type":"mark","id":8,"text":"healed"}"#);
-    assert_eq!(mark, Ok(Request::Mark { id: 8, text: "healed".to_owned() }));
+    let mark = parse_request(r#"{"type":"mark","id":8,"text":"repaired"}"#);
+    assert_eq!(mark, Ok(Request::Mark { id: 8, text: "repaired".to_owned() }));
     for (text, change) in [
         (r#""do":"pause""#, ClockChange::Pause),
         (r#""do":"resume""#, ClockChange::Resume),

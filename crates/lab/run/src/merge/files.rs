@@ -18,7 +18,7 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 
 const LOG_FILE: &str = "log.jsonl";
 
-/// Every shard logs events; those of the first shard are used.
+/// Source of log lines about events. Every shard logs them; those of the first shard are used.
 const EVENT_SOURCE: &str = "event";
 
 /// Maximum number of captures and programs of a lab.
@@ -34,7 +34,7 @@ struct Log {
     agent: String,
     lines: BufReader<File>,
     next: Option<Line>,
-    /// Whether it is the first, whose events are used.
+    /// Whether it is the first log, whose events are used.
     is_first: bool,
 }
 
@@ -67,7 +67,7 @@ impl Logs {
     }
 
     /// Writes the lines up to this time, in the order of time.
-    pub(super) fn until(&mut self, until: Time) {
+    pub(super) fn write_until(&mut self, until: Time) {
         loop {
             let next = |log: &Log| log.next.as_ref().map(|line| line.time_ns);
             let first =
@@ -123,8 +123,8 @@ pub(super) fn copy(
     let mut captures: BTreeMap<String, Vec<Part>> = BTreeMap::new();
     for (agent, source) in cluster_run.agents.iter().zip(sources) {
         let Some(folder) = &agent.folder else { continue };
-        let behind = source.started_unix_ns.unwrap_or(started_unix_ns);
-        let shift_ns = (started_unix_ns.wrapping_sub(behind)) as i64;
+        let shard_start = source.started_unix_ns.unwrap_or(started_unix_ns);
+        let shift_ns = (started_unix_ns.wrapping_sub(shard_start)) as i64;
         for name in names(folder).into_iter().filter(|name| is_capture(name)) {
             captures
                 .entry(name.clone())

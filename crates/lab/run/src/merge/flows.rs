@@ -8,14 +8,14 @@ use base::{Span, Time};
 use super::take_due;
 use crate::Ledgers;
 
-/// Maximum number of samples that wait for the other end, in case the times of a shard are wrong.
+/// Maximum number of samples that wait for the other end, if the times of a shard are wrong.
 const MAX_PENDING_SAMPLES: usize = 1 << 20;
 
 /// Samples of flows that are not yet entered.
 #[derive(Debug)]
 pub(super) struct Flows {
     interval: Span,
-    /// By sampling period and flow, with the shard that each comes from.
+    /// By sampling period and flow; each with the number of its shard.
     samples: BTreeMap<(u64, u32), Vec<(usize, FlowSample)>>,
     /// By the end of their interval, flow and number.
     subflows: BTreeMap<(Time, u32, u32), SubflowSample>,
@@ -38,11 +38,11 @@ impl Flows {
     pub(super) fn sample(&mut self, source: usize, sample: FlowSample) {
         let key = (sample.period(self.interval), sample.flow.0);
         let known = self.samples.entry(key).or_default();
-        let is_half = |other: usize| other != source && other != JOINED;
-        match known.iter_mut().find(|(other, _)| is_half(*other)) {
-            Some((other, half)) => {
-                let empty = FlowSample::empty(half.at, half.interval, half.flow);
-                *half = std::mem::replace(half, empty).join(sample);
+        let is_other_end = |other: usize| other != source && other != JOINED;
+        match known.iter_mut().find(|(other, _)| is_other_end(*other)) {
+            Some((other, end)) => {
+                let empty = FlowSample::empty(end.at, end.interval, end.flow);
+                *end = std::mem::replace(end, empty).join(sample);
                 *other = JOINED;
             }
             None => known.push((source, sample)),
@@ -60,7 +60,7 @@ impl Flows {
     }
 
     /// Enters everything before `until`, in the order of time.
-    pub(super) fn until(&mut self, until: Time, ledgers: &mut Ledgers) {
+    pub(super) fn enter_until(&mut self, until: Time, ledgers: &mut Ledgers) {
         let period = until.as_nanos() / self.interval.as_nanos().max(1);
         let is_over = until == Time::MAX;
         while let Some((_, samples)) =

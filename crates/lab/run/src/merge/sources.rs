@@ -61,7 +61,7 @@ impl Source {
         self.reader.is_some()
     }
 
-    /// The next observation; `None` at the end, after which the source is no longer open.
+    /// The next observation; `None` at the end, when the source is closed.
     pub(super) fn next(&mut self) -> Option<Observation> {
         let read = self.reader.as_mut()?.next_observation();
         let observation = match read {

@@ -11,11 +11,9 @@ use super::take_due;
 use crate::Batch;
 use crate::observation::{Counters, LinkRow};
 
-/// Maximum number of sampling times that wait for slower shards, in case the times of a
-/// shard are wrong.
+/// Maximum number of sampling times that wait for slower shards, if the times of a shard are wrong.
 const MAX_PENDING_GROUPS: usize = 1 << 16;
 
-/// Sums by time.
 #[derive(Debug)]
 pub(super) struct Sums {
     interval: Span,
@@ -25,7 +23,7 @@ pub(super) struct Sums {
     /// Sums over all shards, as of the last returned batch.
     total: Vec<LinkStats>,
     groups: BTreeMap<Time, Group>,
-    /// Last counters of shards, which are not at sampling times.
+    /// The last counters of each shard, at the end of its run instead of at a sampling time.
     tails: BTreeMap<Time, Group>,
 }
 
@@ -53,10 +51,12 @@ impl Sums {
     }
 
     pub(super) fn add(&mut self, source: usize, counters: Counters) {
-        // All shards sample at the same times, and once more at their end.
-        let regular = counters.at.as_nanos().is_multiple_of(self.interval.as_nanos().max(1))
-            || (self.tails.len() >= self.newest.len() && !self.tails.contains_key(&counters.at));
-        let groups = if regular { &mut self.groups } else { &mut self.tails };
+        // All shards sample at the same times, and once more at the end of their run.
+        let is_sampling_time =
+            counters.at.as_nanos().is_multiple_of(self.interval.as_nanos().max(1))
+                || (self.tails.len() >= self.newest.len()
+                    && !self.tails.contains_key(&counters.at));
+        let groups = if is_sampling_time { &mut self.groups } else { &mut self.tails };
         let group = groups.entry(counters.at).or_default();
         for row in &counters.links {
             let Some(last) = self.newest[source].get_mut(row.position as usize) else { continue };
@@ -69,8 +69,8 @@ impl Sums {
         group.changes.extend(changes.filter_map(|row| Some((row.bundle, row.transition()?))));
     }
 
-    /// Counters before `until`, in the order of their times. All shards have reached `until`.
-    pub(super) fn until(&mut self, until: Time) -> Vec<Batch> {
+    /// Takes the counters before `until` in time order. All shards have reached `until`.
+    pub(super) fn take_until(&mut self, until: Time) -> Vec<Batch> {
         let mut batches = Vec::new();
         while let Some((at, mut group)) =
             take_due(&mut self.groups, MAX_PENDING_GROUPS, |at| *at < until)
@@ -83,10 +83,10 @@ impl Sums {
         batches
     }
 
-    /// The remaining counters. The last counters of all shards, at slightly different times,
+    /// Takes the remaining counters. The last counters of all shards, at slightly different times,
     /// become one batch.
-    pub(super) fn rest(&mut self) -> Vec<Batch> {
-        let mut batches = self.until(Time::MAX);
+    pub(super) fn take_rest(&mut self) -> Vec<Batch> {
+        let mut batches = self.take_until(Time::MAX);
         let tails = std::mem::take(&mut self.tails);
         let mut last: Option<(Time, Group)> = None;
         for (at, tail) in tails {
@@ -101,9 +101,9 @@ impl Sums {
     fn batch(&mut self, at: Time, group: Group) -> Batch {
         let mut shares = group.shares;
         shares.sort_by_key(|(source, _)| *source);
-        let links = group.links.into_iter().map(|(position, (grown, level))| {
+        let links = group.links.into_iter().map(|(position, (increase, level))| {
             let total = &mut self.total[position as usize];
-            *total = combine(total, &grown, u64::saturating_add);
+            *total = combine(total, &increase, u64::saturating_add);
             (position, total.clone(), level)
         });
         let statuses = (0..self.bundles as u32).map(|at| group.bundles.get(&at).cloned());
@@ -120,19 +120,19 @@ impl Sums {
 impl Group {
     /// Adds a row of a shard whose previous counters are `last`.
     fn add(&mut self, row: &LinkRow, last: &mut LinkStats) {
-        // A counter that decreases is wrong: its previous value counts.
+        // A counter that decreases is invalid: its previous value is used.
         let now = combine(&row.stats(), last, u64::max);
-        let grown = combine(&now, last, u64::saturating_sub);
+        let increase = combine(&now, last, u64::saturating_sub);
         *last = now;
         let (stats, level) = self.links.entry(row.position).or_default();
-        *stats = combine(stats, &grown, u64::saturating_add);
+        *stats = combine(stats, &increase, u64::saturating_add);
         *level = add_levels(level, &row.level());
     }
 
     fn add_earlier(&mut self, earlier: Self) {
-        for (position, (grown, queue)) in earlier.links {
+        for (position, (increase, queue)) in earlier.links {
             let (stats, level) = self.links.entry(position).or_default();
-            *stats = combine(stats, &grown, u64::saturating_add);
+            *stats = combine(stats, &increase, u64::saturating_add);
             *level = add_levels(level, &queue);
         }
         for (source, share) in earlier.shares {

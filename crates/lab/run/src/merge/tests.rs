@@ -11,12 +11,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::effect::HostEffects;
 use crate::observation::{Ending, ObservationWriter, Peer};
-use crate::{Batch, FlowCounters, FlowLifetime, Half, Outcome, Start};
+use crate::{Batch, FlowCounters, FlowEnds, FlowLifetime, Outcome, Start};
 
-const INTERVALS: u64 = 8;
+const INTERVAL_COUNT: u64 = 8;
 
 /// Wall-clock time at lab time zero.
-const STARTED: u64 = 1_000_000_000_000;
+const STARTED_UNIX_NS: u64 = 1_000_000_000_000;
 
 fn plan() -> Plan {
     let text = r#"
@@ -62,19 +62,18 @@ fn millis(n: u64) -> Time {
     Time::ZERO + Span::from_millis(n)
 }
 
-/// All observations of a run.
-struct World {
+struct TestRun {
     plan: Plan,
     batches: Vec<Batch>,
     samples: Vec<FlowSample>,
     transfers: Vec<Transfer>,
     result: FlowResult,
-    waited: Vec<Histogram>,
+    queue_delays: Vec<Histogram>,
 }
 
 /// The end of the run, which is not a sampling time.
 fn ended() -> Time {
-    millis(INTERVALS * 100 + 37)
+    millis(INTERVAL_COUNT * 100 + 37)
 }
 
 fn share(from: u32, flow: u32, sent: u64) -> Share {
@@ -90,17 +89,17 @@ fn share(from: u32, flow: u32, sent: u64) -> Share {
     }
 }
 
-fn world(random: &mut RandomStream) -> World {
+fn test_run(random: &mut RandomStream) -> TestRun {
     let plan = plan();
     let positions = plan.links.len() * 2;
-    let mut whole = vec![LinkStats::default(); positions];
-    let mut waited = vec![Histogram::new(); positions];
+    let mut totals = vec![LinkStats::default(); positions];
+    let mut queue_delays = vec![Histogram::new(); positions];
     let (mut batches, mut samples, mut transfers) = (Vec::new(), Vec::new(), Vec::new());
     let mut histogram = Histogram::new();
-    let times = (1..=INTERVALS).map(|n| millis(n * 100)).chain([ended()]);
+    let times = (1..=INTERVAL_COUNT).map(|n| millis(n * 100)).chain([ended()]);
     for (number, at) in times.enumerate() {
         let mut links = Vec::new();
-        for (position, stats) in whole.iter_mut().enumerate() {
+        for (position, stats) in totals.iter_mut().enumerate() {
             let packets = random.below(4) * random.below(100);
             stats.sent_packets += packets;
             stats.sent_bytes += packets * 1000;
@@ -113,7 +112,7 @@ fn world(random: &mut RandomStream) -> World {
                 peak_bytes: peak,
                 peak_delay: Span::from_nanos(peak),
             };
-            waited[position].record_many(peak, packets);
+            queue_delays[position].record_many(peak, packets);
             links.push((position as u32, stats.clone(), level));
         }
         let sent = number as u64 * 100;
@@ -149,7 +148,7 @@ fn world(random: &mut RandomStream) -> World {
     );
     (result.sent_bytes, result.received_bytes) = (random.below(1 << 30), random.below(1 << 30));
     result.goodput = histogram;
-    World { plan, batches, samples, transfers, result, waited }
+    TestRun { plan, batches, samples, transfers, result, queue_delays }
 }
 
 fn begun(plan: &Plan, into: &RunFolder) -> RunRecord {
@@ -158,25 +157,25 @@ fn begun(plan: &Plan, into: &RunFolder) -> RunRecord {
 }
 
 /// The record of the same run on one host.
-fn alone(world: &World, into: &RunFolder) -> RunRecord {
-    let plan = &world.plan;
-    let options = options(plan, Vec::new(), STARTED);
+fn record_on_one_host(test_run: &TestRun, into: &RunFolder) -> RunRecord {
+    let plan = &test_run.plan;
+    let options = options(plan, Vec::new(), STARTED_UNIX_NS);
     let recorder = Recorder::start(into, &options).unwrap();
     let mut ledgers = Ledgers::new(plan, recorder.handle());
-    world.batches.iter().for_each(|batch| ledgers.enter(batch.clone()));
-    world.samples.iter().for_each(|sample| ledgers.flow(sample.clone()));
-    world.transfers.iter().for_each(|transfer| ledgers.transfer(*transfer));
+    test_run.batches.iter().for_each(|batch| ledgers.enter(batch.clone()));
+    test_run.samples.iter().for_each(|sample| ledgers.flow(sample.clone()));
+    test_run.transfers.iter().for_each(|transfer| ledgers.transfer(*transfer));
     let mut record = begun(plan, into);
     record.status = Status::Finished;
     let ended = RunResults {
         plan,
         at: ended(),
-        flow_results: std::slice::from_ref(&world.result),
+        flow_results: std::slice::from_ref(&test_run.result),
         links: &ledgers.links,
         flows: &ledgers.flows,
         control: &[],
         bundles: &ledgers.bundles,
-        queue_delays: &world.waited,
+        queue_delays: &test_run.queue_delays,
         effects: Some(&HostEffects::default()),
     };
     crate::complete(&mut record, &ended);
@@ -196,18 +195,18 @@ fn options(plan: &Plan, captures: Vec<String>, started_unix_ns: u64) -> Recorder
     }
 }
 
-/// The counters of each of `all` shards: the increase of each row is split among them.
-fn counters(world: &World, all: usize, random: &mut RandomStream) -> Vec<Vec<Batch>> {
-    let positions = world.batches[0].links.len();
-    let mut seen = vec![vec![LinkStats::default(); positions]; all];
+/// The counters of each shard: the increase of each row is split among the shards.
+fn counters(test_run: &TestRun, shards: usize, random: &mut RandomStream) -> Vec<Vec<Batch>> {
+    let positions = test_run.batches[0].links.len();
+    let mut totals = vec![vec![LinkStats::default(); positions]; shards];
     let mut before = vec![LinkStats::default(); positions];
-    let mut batches: Vec<Vec<Batch>> = vec![Vec::new(); all];
-    for batch in &world.batches {
-        let mut cluster_run: Vec<Batch> = (0..all)
-            .map(|piece| Batch {
+    let mut batches: Vec<Vec<Batch>> = vec![Vec::new(); shards];
+    for batch in &test_run.batches {
+        let mut shard_batches: Vec<Batch> = (0..shards)
+            .map(|shard| Batch {
                 // Shards end at different times.
                 at: if batch.at == ended() {
-                    millis(INTERVALS * 100 + 37 - piece as u64)
+                    millis(INTERVAL_COUNT * 100 + 37 - shard as u64)
                 } else {
                     batch.at
                 },
@@ -219,90 +218,100 @@ fn counters(world: &World, all: usize, random: &mut RandomStream) -> Vec<Vec<Bat
             let last = std::mem::replace(&mut before[at], stats.clone());
             let (mut packets, mut bytes) =
                 (stats.sent_packets - last.sent_packets, stats.sent_bytes - last.sent_bytes);
-            let (dropper, waiter) = (random.below(all as u64), random.below(all as u64));
-            for (piece, own) in seen.iter_mut().enumerate() {
-                let is_last = piece + 1 == all;
-                let some = |left: u64, random: &mut RandomStream| {
+            let (dropping_shard, queueing_shard) =
+                (random.below(shards as u64), random.below(shards as u64));
+            for (shard, own) in totals.iter_mut().enumerate() {
+                let is_last = shard + 1 == shards;
+                let take_part = |left: u64, random: &mut RandomStream| {
                     if is_last { left } else { random.below(left + 1) }
                 };
-                let (p, b) = (some(packets, random), some(bytes, random));
+                let (p, b) = (take_part(packets, random), take_part(bytes, random));
                 (packets, bytes) = (packets - p, bytes - b);
                 let own = &mut own[at];
                 own.sent_packets += p;
                 own.sent_bytes += b;
-                if piece as u64 == dropper {
+                if shard as u64 == dropping_shard {
                     for reason in 0..own.drops.len() {
                         own.drops[reason] += stats.drops[reason] - last.drops[reason];
                     }
                 }
-                let is_waiter = piece as u64 == waiter;
-                let level = if is_waiter { *level } else { QueueLevel::default() };
-                cluster_run[piece].links.push((*position, own.clone(), level));
+                let is_queueing = shard as u64 == queueing_shard;
+                let level = if is_queueing { *level } else { QueueLevel::default() };
+                shard_batches[shard].links.push((*position, own.clone(), level));
             }
         }
         for (number, share) in batch.shares.iter().enumerate() {
-            cluster_run[number % all].shares.push(*share);
+            shard_batches[number % shards].shares.push(*share);
         }
-        for (piece, batch) in cluster_run.into_iter().enumerate() {
-            batches[piece].push(batch);
+        for (shard, batch) in shard_batches.into_iter().enumerate() {
+            batches[shard].push(batch);
         }
     }
     batches
 }
 
-/// Folders of shards that together have all observations of a run.
-fn split(world: &World, all: usize, parent: &Path, random: &mut RandomStream) -> ClusterRun {
-    let batches = counters(world, all, random);
+/// Writes the folders of shards that together contain all observations of a run.
+fn write_shards(
+    test_run: &TestRun,
+    all: usize,
+    parent: &Path,
+    random: &mut RandomStream,
+) -> ClusterRun {
+    let batches = counters(test_run, all, random);
     let (opener, accepter) = (random.below(all as u64), random.below(all as u64));
-    let member = |(piece, batches): (usize, &Vec<Batch>)| {
-        let (opens, accepts) = (piece as u64 == opener, piece as u64 == accepter);
-        let piece = Split { world, all, piece, opens, accepts };
-        let folder = RunFolder::create(parent, "piece").unwrap();
-        piece.write(&folder, batches);
-        let name = format!("m{}", piece.piece + 1);
+    let agent = |(shard, batches): (usize, &Vec<Batch>)| {
+        let (opens, accepts) = (shard as u64 == opener, shard as u64 == accepter);
+        let shard = TestShard { test_run, all, shard, opens, accepts };
+        let folder = RunFolder::create(parent, "shard").unwrap();
+        shard.write(&folder, batches);
+        let name = format!("m{}", shard.shard + 1);
         let folder = Some(folder.path().to_owned());
         AgentRun { name, folder, ..AgentRun::default() }
     };
     let owner = |at: usize| (at > 0).then(|| (at - 1).min(all - 1) as u16);
     ClusterRun {
-        agents: batches.iter().enumerate().map(member).collect(),
-        owners: (0..world.plan.nodes.len()).map(owner).collect(),
+        agents: batches.iter().enumerate().map(agent).collect(),
+        owners: (0..test_run.plan.nodes.len()).map(owner).collect(),
         status: Some(Status::Finished),
         ..ClusterRun::default()
     }
 }
 
-/// A shard of a run.
-struct Split<'a> {
-    world: &'a World,
+struct TestShard<'a> {
+    test_run: &'a TestRun,
     all: usize,
-    piece: usize,
-    /// The ends of the flow that it has.
+    shard: usize,
+    /// Whether it has the opening end of the flow.
     opens: bool,
+    /// Whether it has the accepting end of the flow.
     accepts: bool,
 }
 
-impl Split<'_> {
+impl TestShard<'_> {
     fn write(&self, folder: &RunFolder, batches: &[Batch]) {
-        let plan = &self.world.plan;
+        let plan = &self.test_run.plan;
         // The wall clocks of the agents differ.
-        let started = STARTED + self.piece as u64 * 1_000;
+        let started = STARTED_UNIX_NS + self.shard as u64 * 1_000;
         self.log(folder, started);
         let mut writer = ObservationWriter::start(folder, plan, started).unwrap();
-        for (batch, sample) in batches.iter().zip(&self.world.samples) {
+        for (batch, sample) in batches.iter().zip(&self.test_run.samples) {
             writer.batch(batch);
-            self.half(&mut writer, sample);
+            self.write_sample(&mut writer, sample);
         }
         if self.opens {
-            for transfer in &self.world.transfers {
+            for transfer in &self.test_run.transfers {
                 writer.write(&Observation::Transfer(*transfer));
             }
         }
         self.programs(folder, &mut writer);
-        let is_here = |at: usize| at % self.all == self.piece;
-        let waited = self.world.waited.iter().enumerate();
-        let waited: Vec<Histogram> = waited
-            .map(|(at, waited)| if is_here(at) { waited.clone() } else { Histogram::new() })
+        let is_here = |at: usize| at % self.all == self.shard;
+        let queue_delays = self.test_run.queue_delays.iter().enumerate();
+        let queue_delays: Vec<Histogram> = queue_delays
+            .map(
+                |(at, queue_delays)| {
+                    if is_here(at) { queue_delays.clone() } else { Histogram::new() }
+                },
+            )
             .collect();
         let peer = |peer: usize| Peer {
             peer: peer as u16,
@@ -311,15 +320,15 @@ impl Split<'_> {
             packets: 10,
             ..Peer::default()
         };
-        let peers = (0..self.all).filter(|peer| *peer != self.piece).map(peer).collect();
-        writer.finish(self.result(), &waited, peers, self.ending()).unwrap();
+        let peers = (0..self.all).filter(|peer| *peer != self.shard).map(peer).collect();
+        writer.finish(self.result(), &queue_delays, peers, self.ending()).unwrap();
     }
 
     fn log(&self, folder: &RunFolder, started_unix_ns: u64) {
-        let options = options(&self.world.plan, vec!["a.eth0".to_owned()], started_unix_ns);
+        let options = options(&self.test_run.plan, vec!["a.eth0".to_owned()], started_unix_ns);
         let recorder = Recorder::start(folder, &options).unwrap();
         let log = recorder.handle();
-        log.log(millis(10 + self.piece as u64), Level::Info, "p", "started");
+        log.log(millis(10 + self.shard as u64), Level::Info, "p", "started");
         log.log(millis(500), Level::Info, "event", "link left goes down");
         let (capture, dropped, outbound, bytes) = (CaptureId(0), None, true, &[0x45; 20][..]);
         log.packet(&PacketRecord { at: millis(20), capture, outbound, dropped, bytes });
@@ -327,35 +336,35 @@ impl Split<'_> {
     }
 
     /// The part of a flow's sample that the local ends measure.
-    fn half(&self, writer: &mut ObservationWriter, sample: &FlowSample) {
+    fn write_sample(&self, writer: &mut ObservationWriter, sample: &FlowSample) {
         let (opens, accepts) = (u64::from(self.opens), u64::from(self.accepts));
         if opens + accepts > 0 {
-            let mut half = sample.clone();
-            half.sent_bytes *= opens;
-            half.received_bytes *= accepts;
-            half.rtt = half.rtt.filter(|_| self.opens);
-            writer.write(&Observation::Flow(Box::new(half)));
+            let mut part = sample.clone();
+            part.sent_bytes *= opens;
+            part.received_bytes *= accepts;
+            part.rtt = part.rtt.filter(|_| self.opens);
+            writer.write(&Observation::Flow(Box::new(part)));
         }
     }
 
     fn result(&self) -> Vec<FlowResult> {
-        let mut half = self.world.result.clone();
-        half.half = match (self.opens, self.accepts) {
+        let mut part = self.test_run.result.clone();
+        part.ends = match (self.opens, self.accepts) {
             (false, false) => return Vec::new(),
-            (true, true) => Half::Whole,
-            (true, false) => Half::Opening,
-            (false, true) => Half::Accepting,
+            (true, true) => FlowEnds::Both,
+            (true, false) => FlowEnds::Opening,
+            (false, true) => FlowEnds::Accepting,
         };
-        half.sent_bytes *= u64::from(self.opens);
-        half.received_bytes *= u64::from(self.accepts);
-        half.goodput = if self.accepts { half.goodput } else { Histogram::new() };
-        vec![half]
+        part.sent_bytes *= u64::from(self.opens);
+        part.received_bytes *= u64::from(self.accepts);
+        part.goodput = if self.accepts { part.goodput } else { Histogram::new() };
+        vec![part]
     }
 
     /// The first shard has the first program, the last of several shards has the second.
     fn programs(&self, folder: &RunFolder, writer: &mut ObservationWriter) {
-        for (at, program) in self.world.plan.programs.iter().enumerate() {
-            if at.min(self.all - 1) == self.piece {
+        for (at, program) in self.test_run.plan.programs.iter().enumerate() {
+            if at.min(self.all - 1) == self.shard {
                 let name = program.name.clone();
                 let output = folder.program(&name).unwrap();
                 std::fs::write(output.join("stdout"), name.as_bytes()).unwrap();
@@ -370,7 +379,7 @@ impl Split<'_> {
         let mut lateness = Histogram::new();
         lateness.record_many(20_000, 100);
         Ending {
-            at: millis(INTERVALS * 100 + 37 - self.piece as u64),
+            at: millis(INTERVAL_COUNT * 100 + 37 - self.shard as u64),
             // The coordinator stopped it.
             status: Status::Interrupted,
             lateness,
@@ -406,21 +415,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn merged_shards_equal_one_machine(seed in any::<u64>(), all in 1_usize..5) {
+    fn merged_shards_equal_run_on_one_host(seed in any::<u64>(), all in 1_usize..5) {
         let mut random = RandomStream::new(seed, "merge");
-        let world = world(&mut random);
+        let test_run = test_run(&mut random);
         let parent = tempfile::tempdir().unwrap();
-        let whole = RunFolder::create(parent.path(), "whole").unwrap();
-        let expected = alone(&world, &whole);
-        let cluster_run = split(&world, all, parent.path(), &mut random);
+        let reference = RunFolder::create(parent.path(), "reference").unwrap();
+        let expected = record_on_one_host(&test_run, &reference);
+        let cluster_run = write_shards(&test_run, all, parent.path(), &mut random);
         let into = RunFolder::create(parent.path(), "merged").unwrap();
-        let record = merge(&world.plan, &cluster_run, begun(&world.plan, &into), &into).unwrap();
+        let started = begun(&test_run.plan, &into);
+        let record = merge(&test_run.plan, &cluster_run, started, &into).unwrap();
         prop_assert_eq!(&record.links, &expected.links);
         prop_assert_eq!(&record.flows, &expected.flows);
         prop_assert_eq!(&record.expectations, &expected.expectations);
         prop_assert_eq!(record.elapsed_s.to_bits(), expected.elapsed_s.to_bits());
         for table in ["links.parquet", "flows.parquet", "transfers.parquet", shares::FILE] {
-            prop_assert_eq!(rows(&into, table), rows(&whole, table), "{}", table);
+            prop_assert_eq!(rows(&into, table), rows(&reference, table), "{}", table);
         }
         prop_assert_eq!(record.status, Status::Finished);
         prop_assert_eq!(record.events.len(), 1);
@@ -431,55 +441,55 @@ proptest! {
     }
 }
 
-fn two(seed: u64) -> (tempfile::TempDir, World, ClusterRun, RunFolder) {
+fn two_shards(seed: u64) -> (tempfile::TempDir, TestRun, ClusterRun, RunFolder) {
     let mut random = RandomStream::new(seed, "merge");
-    let world = world(&mut random);
+    let test_run = test_run(&mut random);
     let parent = tempfile::tempdir().unwrap();
-    let cluster_run = split(&world, 2, parent.path(), &mut random);
+    let cluster_run = write_shards(&test_run, 2, parent.path(), &mut random);
     let into = RunFolder::create(parent.path(), "merged").unwrap();
-    (parent, world, cluster_run, into)
+    (parent, test_run, cluster_run, into)
 }
 
 /// Programs of a lab can write into the folder if it is in `/tmp`.
 #[test]
-fn output_is_copied_through_no_link() {
-    let (parent, world, cluster_run, into) = two(1);
+fn copies_output_without_following_links() {
+    let (parent, test_run, cluster_run, into) = two_shards(1);
     let outside = parent.path().join("outside");
     std::fs::write(&outside, "kept").unwrap();
-    for program in &world.plan.programs {
+    for program in &test_run.plan.programs {
         let folder = into.program(&program.name).unwrap();
         std::os::unix::fs::symlink(&outside, folder.join("stdout")).unwrap();
     }
-    merge(&world.plan, &cluster_run, begun(&world.plan, &into), &into).unwrap();
+    merge(&test_run.plan, &cluster_run, begun(&test_run.plan, &into), &into).unwrap();
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "kept");
-    for program in &world.plan.programs {
+    for program in &test_run.plan.programs {
         let output = into.file("programs").join(&program.name).join("stdout");
         assert!(std::fs::symlink_metadata(&output).unwrap().is_file());
     }
-    let (parent, world, cluster_run, into) = two(2);
+    let (parent, test_run, cluster_run, into) = two_shards(2);
     let outside = parent.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::os::unix::fs::symlink(&outside, into.file("programs")).unwrap();
-    merge(&world.plan, &cluster_run, begun(&world.plan, &into), &into).unwrap();
+    merge(&test_run.plan, &cluster_run, begun(&test_run.plan, &into), &into).unwrap();
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
 }
 
 #[test]
 fn merges_logs_captures_and_programs_output() {
-    let (_parent, world, cluster_run, into) = two(1);
-    let record = merge(&world.plan, &cluster_run, begun(&world.plan, &into), &into).unwrap();
+    let (_parent, test_run, cluster_run, into) = two_shards(1);
+    let record = merge(&test_run.plan, &cluster_run, begun(&test_run.plan, &into), &into).unwrap();
     let log = std::fs::read_to_string(into.file("log.jsonl")).unwrap();
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines.len(), 3, "an event is logged once: {log}");
     assert!(lines[0].contains("\"member\":\"m1\"") && lines[1].contains("\"member\":\"m2\""));
     assert!(lines[2].contains("goes down") && !lines[2].contains("member"), "{log}");
-    for program in &world.plan.programs {
+    for program in &test_run.plan.programs {
         let output = into.file("programs").join(&program.name).join("stdout");
         assert_eq!(std::fs::read_to_string(output).unwrap(), program.name);
     }
     let capture = pcapng::Part { path: into.file("a.eth0.pcapng"), shift_ns: 0 };
     let bytes = std::fs::read(&capture.path).unwrap();
-    let stamp = (STARTED + 20_000_000) as u32;
+    let stamp = (STARTED_UNIX_NS + 20_000_000) as u32;
     let stamps = bytes.windows(4).filter(|word| *word == stamp.to_le_bytes()).count();
     assert_eq!(stamps, 2);
     let cluster = record.cluster.unwrap();
@@ -494,11 +504,11 @@ fn merges_logs_captures_and_programs_output() {
 
 #[test]
 fn observations_of_killed_shard_are_merged() {
-    let (_parent, world, cluster_run, into) = two(2);
+    let (_parent, test_run, cluster_run, into) = two_shards(2);
     let file = cluster_run.agents[1].folder.as_ref().unwrap().join(crate::observation::FILE);
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&file, &bytes[..bytes.len() - 9]).unwrap();
-    let record = merge(&world.plan, &cluster_run, begun(&world.plan, &into), &into).unwrap();
+    let record = merge(&test_run.plan, &cluster_run, begun(&test_run.plan, &into), &into).unwrap();
     let verdict = record.verdict.as_ref().unwrap();
     assert!(!verdict.trusted && verdict.reasons[0].contains("the results of m2"), "{verdict:?}");
     assert!(record.warnings.iter().any(|text| text.starts_with("m2: its results end at")));
@@ -509,10 +519,10 @@ fn observations_of_killed_shard_are_merged() {
 
 #[test]
 fn merges_without_missing_shard() {
-    let (_parent, world, mut cluster_run, into) = two(3);
+    let (_parent, test_run, mut cluster_run, into) = two_shards(3);
     cluster_run.agents[1].folder = None;
     cluster_run.agents[1].outages.push(Outage { at_s: 0.4, until_s: None });
-    let record = merge(&world.plan, &cluster_run, begun(&world.plan, &into), &into).unwrap();
+    let record = merge(&test_run.plan, &cluster_run, begun(&test_run.plan, &into), &into).unwrap();
     let verdict = record.verdict.as_ref().unwrap();
     assert!(!verdict.trusted && verdict.reasons[0].contains("lost m2 (b) at 0.4 s"));
     assert_eq!(record.programs.len(), 2);
@@ -525,7 +535,7 @@ fn invalid_counters_do_not_panic() {
     let plan = plan();
     let mut random = RandomStream::new(4, "foreign");
     let parent = tempfile::tempdir().unwrap();
-    let folder = RunFolder::create(parent.path(), "piece").unwrap();
+    let folder = RunFolder::create(parent.path(), "shard").unwrap();
     let mut writer = ObservationWriter::start(&folder, &plan, u64::MAX).unwrap();
     for _ in 0..500 {
         let stats = LinkStats { sent_packets: random.below(1 << 56), ..LinkStats::default() };
@@ -540,8 +550,8 @@ fn invalid_counters_do_not_panic() {
         ..Ending::default()
     };
     writer.finish(Vec::new(), &[], Vec::new(), ending).unwrap();
-    let joined = || AgentRun { folder: Some(folder.path().to_owned()), ..AgentRun::default() };
-    let cluster_run = ClusterRun { agents: vec![joined(), joined()], ..ClusterRun::default() };
+    let agent = || AgentRun { folder: Some(folder.path().to_owned()), ..AgentRun::default() };
+    let cluster_run = ClusterRun { agents: vec![agent(), agent()], ..ClusterRun::default() };
     let into = RunFolder::create(parent.path(), "merged").unwrap();
     let record = merge(&plan, &cluster_run, begun(&plan, &into), &into).unwrap();
     assert!(!record.verdict.unwrap().trusted);

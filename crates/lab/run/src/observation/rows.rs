@@ -72,7 +72,7 @@ impl LinkRow {
     }
 }
 
-/// More than any counter or time (in ns) of a run: 64 PiB, or two years.
+/// Above any counter or time (in ns) of a run: 64 PiB, or two years.
 pub(super) const MAX_COUNTER: u64 = 1 << 56;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

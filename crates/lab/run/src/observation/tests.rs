@@ -62,13 +62,13 @@ fn result() -> FlowResult {
         active: Span::from_millis(8),
         completion: None,
     };
-    let mut tally = FlowCounters::default();
-    tally.retransmits = 7;
+    let mut counters = FlowCounters::default();
+    counters.retransmits = 7;
     let traffic = &plan().flows[0].traffic;
-    tally.into_result(FlowId(0), "f".to_owned(), traffic, lifetime)
+    counters.into_result(FlowId(0), "f".to_owned(), traffic, lifetime)
 }
 
-fn others() -> Vec<Observation> {
+fn other_observations() -> Vec<Observation> {
     let mut sample = FlowSample::empty(millis(100), Span::from_millis(100), FlowId(0));
     sample.delay = histogram(&[5, 9]).distribution();
     sample.retransmits = Some(3);
@@ -117,13 +117,13 @@ fn read(bytes: &[u8], plan: &Plan) -> (Vec<Observation>, Option<crate::Error>) {
     }
 }
 
-/// A file as a shard writes it, and its observations without the counters.
-fn written(plan: &Plan) -> (Vec<u8>, Vec<Observation>) {
+/// Writes the file of a shard; returns its bytes, and its observations without the counters.
+fn write_file(plan: &Plan) -> (Vec<u8>, Vec<Observation>) {
     let parent = tempfile::tempdir().unwrap();
-    let folder = RunFolder::create(parent.path(), "piece").unwrap();
+    let folder = RunFolder::create(parent.path(), "shard").unwrap();
     let mut writer = ObservationWriter::start(&folder, plan, 7).unwrap();
     writer.batch(&batch(100, 5));
-    let mut expected = others();
+    let mut expected = other_observations();
     for observation in &expected {
         writer.write(observation);
     }
@@ -138,8 +138,8 @@ fn written(plan: &Plan) -> (Vec<u8>, Vec<Observation>) {
         warnings: vec!["slow".to_owned()],
         ..Ending::default()
     };
-    let waited = [Histogram::new(), histogram(&[8])];
-    writer.finish(vec![result()], &waited, vec![peer.clone()], ending.clone()).unwrap();
+    let queue_delays = [Histogram::new(), histogram(&[8])];
+    writer.finish(vec![result()], &queue_delays, vec![peer.clone()], ending.clone()).unwrap();
     expected.push(Observation::Result(Box::new(result())));
     expected.push(Observation::QueueDelay(1, histogram(&[8])));
     expected.push(Observation::Peer(Box::new(peer)));
@@ -150,7 +150,7 @@ fn written(plan: &Plan) -> (Vec<u8>, Vec<Observation>) {
 #[test]
 fn reader_returns_written_observations() {
     let plan = plan();
-    let (bytes, expected) = written(&plan);
+    let (bytes, expected) = write_file(&plan);
     let (seen, error) = read(&bytes, &plan);
     assert!(error.is_none(), "{error:?}");
     let (counters, seen): (Vec<_>, Vec<_>) =
@@ -199,16 +199,16 @@ fn reader_returns_written_bundles() {
 }
 
 #[test]
-fn damage_is_an_error_and_earlier_observations_are_returned() {
+fn returns_observations_before_damage() {
     let plan = plan();
-    let (bytes, _) = written(&plan);
+    let (bytes, _) = write_file(&plan);
     let (all, _) = read(&bytes, &plan);
     for end in (0..bytes.len()).step_by(7) {
         let (seen, _) = read(&bytes[..end], &plan);
         assert!(all.starts_with(&seen));
-        let mut turned = bytes.clone();
-        turned[end] ^= 0x55;
-        let (seen, error) = read(&turned, &plan);
+        let mut flipped = bytes.clone();
+        flipped[end] ^= 0x55;
+        let (seen, error) = read(&flipped, &plan);
         assert!(error.is_some() && all.starts_with(&seen), "byte {end}");
     }
     // Positions outside the plan.
@@ -219,15 +219,15 @@ fn damage_is_an_error_and_earlier_observations_are_returned() {
     let distribution = Distribution { count: u64::MAX, ..Distribution::default() };
     let mut sample = FlowSample::empty(millis(1), Span::from_millis(1), FlowId(0));
     sample.latency = Some(distribution);
-    assert!(!accepted(&Observation::Flow(Box::new(sample)), &plan));
+    assert!(!is_accepted(&Observation::Flow(Box::new(sample)), &plan));
     let late = Counters { at: Time::from_nanos(u64::MAX), ..Counters::default() };
-    assert!(!accepted(&Observation::Counters(late), &plan));
-    assert!(!accepted(&Observation::QueueDelay(99, Histogram::new()), &plan));
+    assert!(!is_accepted(&Observation::Counters(late), &plan));
+    assert!(!is_accepted(&Observation::QueueDelay(99, Histogram::new()), &plan));
 }
 
-fn accepted(observation: &Observation, plan: &Plan) -> bool {
+fn is_accepted(observation: &Observation, plan: &Plan) -> bool {
     let parent = tempfile::tempdir().unwrap();
-    let folder = RunFolder::create(parent.path(), "piece").unwrap();
+    let folder = RunFolder::create(parent.path(), "shard").unwrap();
     let mut writer = ObservationWriter::start(&folder, plan, 7).unwrap();
     writer.write(observation);
     writer.finish(Vec::new(), &[], Vec::new(), Ending::default()).unwrap();
@@ -239,7 +239,7 @@ fn accepted(observation: &Observation, plan: &Plan) -> bool {
 fn writer_splits_many_results_into_frames() {
     let plan = plan();
     let parent = tempfile::tempdir().unwrap();
-    let folder = RunFolder::create(parent.path(), "piece").unwrap();
+    let folder = RunFolder::create(parent.path(), "shard").unwrap();
     let writer = ObservationWriter::start(&folder, &plan, 7).unwrap();
     writer.finish(vec![result(); 5000], &[], Vec::new(), Ending::default()).unwrap();
     let (seen, error) = read(&std::fs::read(folder.file(FILE)).unwrap(), &plan);
@@ -247,7 +247,7 @@ fn writer_splits_many_results_into_frames() {
 }
 
 /// A file with one frame of these bytes.
-fn framed(contents: &[u8]) -> Vec<u8> {
+fn file_with_frame(contents: &[u8]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     let writer = crate::frames::FrameWriter::start(&path, KIND).unwrap();
@@ -258,14 +258,14 @@ fn framed(contents: &[u8]) -> Vec<u8> {
 
 proptest::proptest! {
     #[test]
-    fn any_frame_is_read_or_rejected(
+    fn reader_does_not_panic_on_any_frame(
         mut contents in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
         kind in 0_u8..12,
     ) {
         if let Some(first) = contents.first_mut() {
             *first = kind;
         }
-        let (seen, _) = read(&framed(&contents), &plan());
+        let (seen, _) = read(&file_with_frame(&contents), &plan());
         proptest::prop_assert!(seen.len() <= contents.len());
     }
 }

@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{Batch, FlowResult};
 
-/// A frame of this size is written.
+/// Size from which a frame is written.
 const FRAME_BYTES: usize = 64 << 10;
 
-/// A frame of this age is written.
+/// Age from which a frame is written.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of rows in one observation, so that it fits in a frame.
@@ -90,11 +90,7 @@ impl ObservationWriter {
     pub fn write(&mut self, observation: &Observation) {
         self.encode(observation);
         if self.frame.len() >= FRAME_BYTES || self.since.elapsed() >= FLUSH_INTERVAL {
-            let frame = self.cut();
-            if !self.frames.push(frame) {
-                self.lost += self.buffered;
-            }
-            self.buffered = 0;
+            self.push_frame();
         }
     }
 
@@ -131,7 +127,7 @@ impl ObservationWriter {
         }
         ending.host.records_lost += self.lost;
         self.write_blocking(&Observation::End(Box::new(ending)));
-        let rest = self.cut();
+        let rest = self.take_frame();
         self.frames.push_blocking(rest);
         self.frames.finish().map_or(Ok(()), Err)
     }
@@ -140,7 +136,7 @@ impl ObservationWriter {
     pub fn write_blocking(&mut self, observation: &Observation) {
         self.encode(observation);
         if self.frame.len() >= FRAME_BYTES {
-            let frame = self.cut();
+            let frame = self.take_frame();
             self.frames.push_blocking(frame);
             self.buffered = 0;
         }
@@ -150,22 +146,27 @@ impl ObservationWriter {
         // Encoding into a vector cannot fail.
         let Ok(bytes) = postcard::to_stdvec(observation) else { return };
         if bytes.len() > MAX_FRAME_BYTES {
-            // Only an observation with texts can be this long, such as a program's last output.
+            // Only an observation with texts, such as a program's last output, can be this long.
             self.lost += 1;
             return;
         }
         if self.frame.len() + bytes.len() > MAX_FRAME_BYTES {
-            let frame = self.cut();
-            if !self.frames.push(frame) {
-                self.lost += self.buffered;
-            }
-            self.buffered = 0;
+            self.push_frame();
         }
         self.frame.extend(bytes);
         self.buffered += 1;
     }
 
-    fn cut(&mut self) -> Vec<u8> {
+    /// Queues the frame; its observations are lost if the disk is too slow.
+    fn push_frame(&mut self) {
+        let frame = self.take_frame();
+        if !self.frames.push(frame) {
+            self.lost += self.buffered;
+        }
+        self.buffered = 0;
+    }
+
+    fn take_frame(&mut self) -> Vec<u8> {
         self.since = Instant::now();
         std::mem::take(&mut self.frame)
     }

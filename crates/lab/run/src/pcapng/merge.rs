@@ -28,10 +28,10 @@ pub struct Part {
 /// If the file cannot be written.
 pub fn merge(parts: &[Part], to: &Path) -> Result<Vec<Error>, Error> {
     let mut errors = Vec::new();
-    let mut open = Vec::new();
+    let mut sources = Vec::new();
     for part in parts {
         match Source::open(part) {
-            Ok(source) => open.push(source),
+            Ok(source) => sources.push(source),
             Err(error) => errors.push(error),
         }
     }
@@ -40,7 +40,7 @@ pub fn merge(parts: &[Part], to: &Path) -> Result<Vec<Error>, Error> {
     let write = |out: &mut BufWriter<File>, bytes: &[u8]| {
         out.write_all(bytes).map_err(|e| Error::io("write", to, e))
     };
-    if let Some(first) = open.first() {
+    if let Some(first) = sources.first() {
         write(&mut out, &first.head)?;
     }
     let mut due = BinaryHeap::new();
@@ -50,12 +50,12 @@ pub fn merge(parts: &[Part], to: &Path) -> Result<Vec<Error>, Error> {
             Ok(None) => {}
             Err(error) => errors.push(error),
         };
-    for at in 0..open.len() {
-        advance(&mut open, at, &mut due);
+    for at in 0..sources.len() {
+        advance(&mut sources, at, &mut due);
     }
     while let Some(Reverse((_, at))) = due.pop() {
-        write(&mut out, &open[at].block)?;
-        advance(&mut open, at, &mut due);
+        write(&mut out, &sources[at].block)?;
+        advance(&mut sources, at, &mut due);
     }
     out.flush().map_err(|e| Error::io("write", to, e))?;
     Ok(errors)
@@ -97,13 +97,13 @@ impl Source {
     fn next(&mut self) -> Result<Option<u64>, Error> {
         match self.read_block()? {
             None => Ok(None),
-            Some(ENHANCED_PACKET) => self.shift().ok_or_else(|| self.damaged()).map(Some),
+            Some(ENHANCED_PACKET) => self.correct_time().ok_or_else(|| self.damaged()).map(Some),
             Some(_) => Err(self.damaged()),
         }
     }
 
-    /// Corrects the packet's time stamp: two words after kind, length and interface.
-    fn shift(&mut self) -> Option<u64> {
+    /// Corrects the packet's time stamp, which is in two words after kind, length and interface.
+    fn correct_time(&mut self) -> Option<u64> {
         let words = self.block.get_mut(12..20)?;
         let (high, low) = words.split_at_mut(4);
         let word = |bytes: &[u8]| Some(u32::from_le_bytes(bytes.try_into().ok()?));

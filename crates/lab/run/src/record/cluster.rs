@@ -46,7 +46,7 @@ pub struct Member {
     pub flows: u32,
     /// Packets delivered to its hosts.
     pub delivered_packets: u64,
-    /// How late packets left.
+    /// Lateness of packets that left the emulated network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Distribution>,
     /// Delays of notices from other agents.
@@ -74,7 +74,7 @@ pub struct Member {
     /// CPU load of the agent host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<HostLoad>,
-    /// When the other agents did not receive from it.
+    /// Times during which the other agents received no message from it.
     pub outages: Vec<Outage>,
 }
 
@@ -125,7 +125,7 @@ pub struct Trunk {
     /// One-way delay by the lab clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Distribution>,
-    /// The same for every datagram.
+    /// One-way delays of all datagrams by the lab clock, in nanoseconds.
     pub delays: Histogram,
     /// The minimum emulated delay between hosts of the two agents; `None` without a path.
     pub path_delay_ns: Option<u64>,

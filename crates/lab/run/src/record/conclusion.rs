@@ -6,7 +6,7 @@ use crate::Exit;
 
 use super::{ProgramEnd, RunRecord, Status};
 
-/// Further reasons of the same kind are only counted.
+/// Maximum number of reasons of each kind; further reasons are only counted.
 const MAX_REASONS: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub enum RunOutcome {
     Failed,
     /// Nothing failed, but the host distorted the results.
     Untrusted,
-    /// Nothing failed, and the numbers are those of the lab.
+    /// Nothing failed, and the results are trusted.
     Passed,
 }
 
@@ -35,8 +35,8 @@ impl RunOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conclusion {
     pub outcome: RunOutcome,
-    /// The reasons for another outcome than `passed`, the most serious one first. Those of a failed
-    /// run are its failures; [`RunRecord::verdict`] has the effect of the machine.
+    /// The reasons for an outcome other than `passed`, most serious first. The reasons of a failed
+    /// run are its failures; [`RunRecord::verdict`] contains the effect of the host.
     pub reasons: Vec<String>,
     /// The exit code of the most serious reason.
     pub exit_code: Exit,
@@ -134,7 +134,7 @@ impl RunRecord {
         failed.map(reason).collect()
     }
 
-    /// Failed expectations with their measured values, in words.
+    /// Descriptions of the failed expectations with their measured values.
     pub fn failed_expectations(&self) -> Vec<String> {
         let failed = self.expectations.iter().filter(|e| e.outcome.is_failure());
         let reason = |e: &super::ExpectationRecord| match &e.measured {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_in_order_without_the_effect_of_the_machine() {
+    fn lists_failures_in_order_without_host_effect() {
         let mut record = finished(false);
         record.programs.push(crashed_program());
         record.expectations.push(failed_expectation());

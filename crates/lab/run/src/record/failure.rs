@@ -27,7 +27,7 @@ pub enum FailureKind {
     Killed,
     /// A program of the lab failed.
     Program,
-    /// The lab is impossible, or reached one of its limits.
+    /// The lab cannot run as specified, or reached one of its limits.
     Lab,
     /// The host lacks a capability or rejected an operation.
     Machine,

@@ -39,16 +39,16 @@ pub struct RejectedEngine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub trusted: bool,
-    /// Whether the hosts kept up: no packet left late or waited too long, none was dropped by the
-    /// machine, and built-in flows sent all datagrams. A run with a lost agent is not trusted, but
-    /// its hosts may have kept up. False in records of older versions.
+    /// Whether the hosts were fast enough: no packet left late or waited too long, none was dropped
+    /// by the hosts, and built-in flows sent all datagrams. The hosts of an untrusted run, such as
+    /// one with a lost agent, may have been fast enough. False in records of older versions.
     #[serde(default)]
     pub machine_fit: bool,
-    /// Reasons why the results are not trusted, or the checks that passed.
+    /// The reasons why the results are not trusted, or the checks that passed.
     pub reasons: Vec<String>,
 }
 
-/// How late packets left the emulated network.
+/// Lateness of packets that left the emulated network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Percentiles; `None` if no packet left.

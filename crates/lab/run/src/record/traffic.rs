@@ -31,7 +31,7 @@ pub struct FlowSummary {
     #[serde(default)]
     pub timeouts: Option<u64>,
     pub sent_datagrams: Option<u64>,
-    /// Datagrams that never arrived.
+    /// Datagrams that did not arrive.
     pub lost_datagrams: Option<u64>,
     /// Reordered datagrams: received after one that was sent later.
     pub reordered_datagrams: Option<u64>,
@@ -74,7 +74,7 @@ pub struct FlowSummary {
     pub host_effect: Option<HostEffect>,
 }
 
-/// Bounds of what the hosts changed in the results of a flow.
+/// Bounds of the errors that the hosts caused in the results of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostEffect {
     /// Maximum share by which the goodput may be below that of the lab.
@@ -82,9 +82,9 @@ pub struct HostEffect {
     /// Maximum by which its mean delay may exceed that of the lab. Its delays are those of
     /// datagrams, responses or transfers, or else the RTT.
     pub mean_ns: u64,
-    /// The same of its median delay.
+    /// The same for its median delay.
     pub p50_ns: u64,
-    /// The same of the 99th percentile of its delays.
+    /// The same for the 99th percentile of its delays.
     pub p99_ns: u64,
     /// Its delays without those to which the host may have added more than the tolerance; `None`
     /// if none is left, or if the run had several hosts.
@@ -95,7 +95,7 @@ pub struct HostEffect {
 /// Delays that the host did not disturb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrimmedDelays {
-    /// Number of delays that are left out.
+    /// Number of omitted delays.
     pub left_out: u64,
     pub mean_ns: u64,
     pub p50_ns: u64,
@@ -143,7 +143,7 @@ pub struct ProgramSummary {
     pub ready_s: Option<f64>,
     /// Time of the last end.
     pub ended_s: Option<f64>,
-    /// The way in which it ended; `None` if it never started.
+    /// How it ended; `None` if it did not start.
     pub end: Option<ProgramEnd>,
     /// Whether it ended as the lab expects.
     pub as_expected: bool,

@@ -16,11 +16,11 @@ use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
 use crate::{DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, files, pcapng};
 
 /// Maximum number of rows of a part of a table.
-const PART_ROWS: usize = 1 << 16;
+const MAX_PART_ROWS: usize = 1 << 16;
 /// Maximum age of the rows of a part.
-const PART_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_PART_AGE: Duration = Duration::from_secs(5);
 /// Maximum number of buffered bytes per file.
-const BUFFER_BYTES: usize = 256 << 10;
+const MAX_BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) struct Writer {
     started_unix_ns: u64,
@@ -229,7 +229,7 @@ impl AppendFile {
     }
 
     fn flush_if_large(&mut self) -> Result<(), Error> {
-        if self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.flush() }
+        if self.buffer.len() < MAX_BUFFER_BYTES { Ok(()) } else { self.flush() }
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -266,11 +266,11 @@ impl PartedTable {
     }
 
     fn write_if_large(&mut self) -> Result<(), Error> {
-        if self.rows.rows() < PART_ROWS { Ok(()) } else { self.write() }
+        if self.rows.rows() < MAX_PART_ROWS { Ok(()) } else { self.write() }
     }
 
     fn write_if_due(&mut self) -> Result<(), Error> {
-        if self.rows.rows() == 0 || self.written.elapsed() < PART_INTERVAL {
+        if self.rows.rows() == 0 || self.written.elapsed() < MAX_PART_AGE {
             return Ok(());
         }
         self.write()
@@ -362,7 +362,8 @@ fn flow_columns() -> Vec<Column> {
 }
 
 fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 20] {
-    let of = |d: Option<Distribution>, pick: fn(Distribution) -> u64| Cell::Optional(d.map(pick));
+    let optional =
+        |d: Option<Distribution>, pick: fn(Distribution) -> u64| Cell::Optional(d.map(pick));
     [
         Cell::Integer(sample.at.as_nanos()),
         Cell::Integer(sample.interval.as_nanos()),
@@ -372,13 +373,13 @@ fn flow_row(sample: &FlowSample, name: ByteArray) -> [Cell; 20] {
         Cell::Optional(sample.rtt.map(Span::as_nanos)),
         Cell::Optional(sample.cwnd_bytes),
         Cell::Optional(sample.retransmits),
-        of(sample.delay, |d| d.p50_ns),
-        of(sample.delay, |d| d.p99_ns),
-        of(sample.delay, |d| d.max_ns),
+        optional(sample.delay, |d| d.p50_ns),
+        optional(sample.delay, |d| d.p99_ns),
+        optional(sample.delay, |d| d.max_ns),
         Cell::Optional(sample.lost),
-        of(sample.latency, |d| d.p50_ns),
-        of(sample.latency, |d| d.p99_ns),
-        of(sample.latency, |d| d.max_ns),
+        optional(sample.latency, |d| d.p50_ns),
+        optional(sample.latency, |d| d.p99_ns),
+        optional(sample.latency, |d| d.max_ns),
         Cell::Optional(sample.responses),
         Cell::Optional(sample.gap.map(Span::as_nanos)),
         Cell::Optional(sample.reinjected_bytes),

@@ -76,7 +76,7 @@ pub struct BundleCounts {
     pub messages: u64,
 }
 
-const REALS: [&str; 3] = ["loss", "out_of_order", "elasticity"];
+const REAL_COLUMNS: [&str; 3] = ["loss", "out_of_order", "elasticity"];
 
 pub(crate) fn columns() -> Vec<Column> {
     let integer = |name: &&str, unit| Column::new(name, unit, Kind::Integer);
@@ -90,7 +90,7 @@ pub(crate) fn columns() -> Vec<Column> {
     let rates = ["rate_bps", "proposed_bps", "send_rate_bps", "receive_rate_bps", "capacity_bps"];
     columns.extend(rates.iter().map(|name| optional(name, "bit/s")));
     columns.extend(["rtt_ns", "min_rtt_ns", "queueing_ns"].iter().map(|name| optional(name, "ns")));
-    columns.extend(REALS.iter().map(|name| Column::new(name, "1", Kind::Real)));
+    columns.extend(REAL_COLUMNS.iter().map(|name| Column::new(name, "1", Kind::Real)));
     columns.push(integer(&"backlog_bytes", "B"));
     columns.push(integer(&"backlog_packets", "packets"));
     columns.push(integer(&"waiting_ns", "ns"));
@@ -186,7 +186,7 @@ mod tests {
     use crate::table::Table;
 
     #[test]
-    fn rows_fit_the_columns() {
+    fn rows_match_columns() {
         let mut table = Table::new(columns());
         let at = Time::from_nanos(200);
         let mut sample = BundleSample::empty(at, Span::from_nanos(100), 0, "stopped");

@@ -74,11 +74,11 @@ pub struct ControlSample {
 pub struct SessionRow {
     /// The index of its session generator's (or flow's) name.
     pub population: u32,
-    /// Time at which it joined; `None` if it never did.
+    /// Time at which it joined; `None` if it did not join.
     pub start: Option<Time>,
     /// Time at which it left.
     pub left: Option<Time>,
-    /// Wire bytes that it had to send; `None` if unlimited.
+    /// Wire bytes to send; `None` if unlimited.
     pub size: Option<Bytes>,
     /// Time at which the last byte was received.
     pub completed: Option<Time>,
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_few_values() {
+    fn computes_distribution_of_relative_errors() {
         assert_eq!(Errors::of(&mut []), None);
         let mut values = vec![0.3, -0.1, 0.0, 0.1, -0.3];
         let errors = Errors::of(&mut values).unwrap();

@@ -18,7 +18,6 @@ pub struct SubflowSample {
     /// End of the interval.
     pub at: Time,
     pub interval: Span,
-    /// The flow that it belongs to.
     pub flow: FlowId,
     /// Its number within the flow, from 0 in the order of opening.
     pub subflow: u32,

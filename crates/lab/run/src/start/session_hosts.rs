@@ -1,9 +1,10 @@
-//! Hosts that exist only as ends of generated sessions: too many to report one by one.
+//! Hosts that exist only as ends of generated sessions. Their number is too high for reports of
+//! single hosts.
 
 use lab::plan::{Plan, Role};
 
 /// Maximum number of directed links whose samples are recorded, in a lab with session generators.
-/// With more, only those that an expectation names are recorded; totals are always reported.
+/// With more, only samples of links in expectations are recorded; totals are always reported.
 const MAX_SAMPLED_DIRECTIONS: usize = 10_000;
 
 /// Whether each node is a host that only generated sessions use.
@@ -22,7 +23,7 @@ pub(crate) fn session_hosts(plan: &Plan) -> Vec<bool> {
     hosts
 }
 
-/// Which positions of links are reported, and whose samples are recorded.
+/// Whether each position of links is reported, and whether its samples are recorded.
 pub(crate) fn positions(plan: &Plan, named: &[bool]) -> (Vec<bool>, Vec<bool>) {
     if plan.sessions.is_empty() {
         return (vec![true; named.len()], vec![true; named.len()]);

@@ -11,21 +11,21 @@ use super::session_hosts::session_hosts;
 /// The layout is the same for the same seed.
 pub fn topology(plan: &Plan) -> Topology {
     let hidden = session_hosts(plan);
-    let shown = |node: usize| !hidden[node];
+    let is_node_shown = |node: usize| !hidden[node];
     let mut numbers = vec![0; plan.nodes.len()];
     let mut next = 0;
     for (at, number) in numbers.iter_mut().enumerate() {
         *number = next;
-        next += u32::from(shown(at));
+        next += u32::from(is_node_shown(at));
     }
-    let nodes = plan.nodes.iter().enumerate().filter(|(at, _)| shown(*at));
+    let nodes = plan.nodes.iter().enumerate().filter(|(at, _)| is_node_shown(*at));
     let nodes: Vec<&Node> = nodes.map(|(_, node)| node).collect();
-    let is_shown = |link: &&Link| link.ends.iter().all(|end| shown(end.index()));
+    let is_shown = |link: &&Link| link.ends.iter().all(|end| is_node_shown(end.index()));
     let shown_links: Vec<&Link> = plan.links.iter().filter(is_shown).collect();
     let links: Vec<[u32; 2]> =
         shown_links.iter().map(|link| link.ends.map(|end| numbers[end.index()])).collect();
-    let places = topology::layout::place(nodes.len(), &links, plan.seed);
-    let nodes = nodes.into_iter().zip(places).map(|(node, [x, y])| TopologyNode {
+    let positions = topology::layout::place(nodes.len(), &links, plan.seed);
+    let nodes = nodes.into_iter().zip(positions).map(|(node, [x, y])| TopologyNode {
         name: node.name.clone(),
         role: match node.kind {
             Role::Host => NodeRole::Host,
@@ -45,7 +45,7 @@ pub fn topology(plan: &Plan) -> Topology {
         TopologyLink {
             name: link.name.clone(),
             ends: link.ends.map(|end| plan.nodes[end.index()].name.clone()),
-            text: both(words),
+            text: both(description),
             rate_bit_per_s: Direction::BOTH.map(|direction| {
                 match link.directions[direction.index()].rate {
                     Rate::Constant(rate) => Some(rate.bits_per_sec()),
@@ -69,19 +69,19 @@ fn addresses(plan: &Plan, node: &lab::plan::Node) -> Vec<String> {
 }
 
 /// A description of one direction of a link: `10 Mbit/s, 25 ms, fq-codel, loss 0.1 %`.
-fn words(config: &LinkConfig) -> String {
-    let mut words = Vec::new();
+fn description(config: &LinkConfig) -> String {
+    let mut parts = Vec::new();
     match &config.rate {
         Rate::Unlimited => {}
-        Rate::Constant(rate) => words.push(rate.to_string()),
-        Rate::Trace(trace) => words.push(format!("trace of {}", trace.period)),
+        Rate::Constant(rate) => parts.push(rate.to_string()),
+        Rate::Trace(trace) => parts.push(format!("trace of {}", trace.period)),
     }
     if config.delay.is_positive() {
-        words.push(config.delay.to_string());
+        parts.push(config.delay.to_string());
     }
     if config.rate != Rate::Unlimited {
         let discipline = config.queue.discipline.name();
-        words.push(match config.queue.limit {
+        parts.push(match config.queue.limit {
             QueueLimit::UNLIMITED => format!("{discipline} without limit"),
             QueueLimit::Packets(packets) => format!("{discipline} of {packets} packets"),
             QueueLimit::Bytes(bytes) => format!("{discipline} of {bytes}"),
@@ -89,14 +89,14 @@ fn words(config: &LinkConfig) -> String {
     }
     match &config.loss {
         Loss::None => {}
-        Loss::Bernoulli(share) => words.push(format!("loss {share}")),
-        Loss::GilbertElliott { .. } => words.push("bursty loss".to_owned()),
+        Loss::Bernoulli(share) => parts.push(format!("loss {share}")),
+        Loss::GilbertElliott { .. } => parts.push("bursty loss".to_owned()),
     }
     if config.jitter.is_some() {
-        words.push("jitter".to_owned());
+        parts.push("jitter".to_owned());
     }
     if config.reorder.is_some() {
-        words.push("reordering".to_owned());
+        parts.push("reordering".to_owned());
     }
-    if words.is_empty() { "no limits".to_owned() } else { words.join(", ") }
+    if parts.is_empty() { "no limits".to_owned() } else { parts.join(", ") }
 }

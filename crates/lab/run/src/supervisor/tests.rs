@@ -74,7 +74,7 @@ fn children_begin_together_when_all_are_ready() {
 }
 
 #[test]
-fn child_is_asked_to_stop_once() {
+fn sends_stop_request_once() {
     let dir = tempfile::tempdir().unwrap();
     let signals = dir.path().join("signals");
     let script = format!(

@@ -1,5 +1,5 @@
-//! Reads tables in batches of rows. Run folders may come from elsewhere: the size of a page is
-//! checked before its content is decompressed.
+//! Reads tables in batches of rows. Run folders may come from untrusted sources, so the size of a
+//! page is checked before its content is decompressed.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -17,14 +17,14 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use super::{Column, Kind, Table};
 use crate::{Error, files};
 
-/// The tables of this crate have under 50 columns.
+/// Maximum number of columns; the tables of this crate have fewer than 50.
 const MAX_COLUMNS: usize = 256;
-/// The tables of this crate have pages of about 1 MB.
+/// Maximum size of a page after decompression; pages of this crate have about 1 MB.
 const MAX_PAGE_BYTES: u64 = 16 << 20;
-/// A page header has numbers, and the least and largest value of the page.
-const MAX_HEADER_BYTES: u64 = 1 << 20;
-/// Structures within the header of a page.
-const MAX_HEADER_DEPTH: usize = 4;
+/// Maximum size of a page header, which contains numbers, and the minimum and maximum of the page.
+const MAX_PAGE_HEADER_BYTES: u64 = 1 << 20;
+/// Maximum nesting of structures in the header of a page.
+const MAX_PAGE_HEADER_DEPTH: usize = 4;
 
 /// A table that is read in batches. One page of each column is in memory.
 pub struct Reader {
@@ -32,7 +32,7 @@ pub struct Reader {
     pages: Arc<Pages>,
     meta: ParquetMetaData,
     columns: Vec<Column>,
-    /// The readers of the current row group, and the number of its rows that are left.
+    /// The readers of the current row group, and the number of its remaining rows.
     group: Vec<ColumnReader>,
     group_rows: usize,
     next_group: usize,
@@ -172,7 +172,7 @@ impl ChunkReader for Pages {
 
     /// Called for the header of each page.
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        let mut header = self.0.get_read(start)?.take(MAX_HEADER_BYTES);
+        let mut header = self.0.get_read(start)?.take(MAX_PAGE_HEADER_BYTES);
         let size = page_bytes(&mut header)?;
         if size.is_none_or(|size| size > MAX_PAGE_BYTES) {
             return Err(general(format!("a page is larger than {MAX_PAGE_BYTES} B")));
@@ -214,8 +214,8 @@ fn page_bytes(header: &mut impl Read) -> Result<Option<u64>, ParquetError> {
     Ok(size)
 }
 
-/// Calls `integer` for each integer of a structure with its depth and field. Each field is at most
-/// once in a structure, because identifiers only increase.
+/// Calls `integer` for each integer of a structure with its depth and field. Identifiers must
+/// increase, so a structure contains each field at most once.
 fn fields(
     from: &mut impl Read,
     depth: usize,
@@ -238,7 +238,7 @@ fn fields(
                     return Err(unexpected());
                 }
             }
-            thrift::STRUCT if depth < MAX_HEADER_DEPTH => fields(from, depth + 1, integer)?,
+            thrift::STRUCT if depth < MAX_PAGE_HEADER_DEPTH => fields(from, depth + 1, integer)?,
             _ => return Err(unexpected()),
         }
     }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_the_whole_table() {
+    fn batches_contain_all_rows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("t.parquet");
         let mut writer = writer(File::create(&path).unwrap(), rows(0, 0).columns()).unwrap();
@@ -300,8 +300,8 @@ mod tests {
             write_group(&mut writer, &group).unwrap();
         }
         writer.close().unwrap();
-        let whole = Table::read(&path).unwrap();
-        assert_eq!(whole, rows(0, 26));
+        let table = Table::read(&path).unwrap();
+        assert_eq!(table, rows(0, 26));
         for size in [1, 3, 7, 100] {
             let mut reader = Reader::open(&path).unwrap();
             assert_eq!(reader.rows(), 26);
@@ -315,7 +315,7 @@ mod tests {
                 }
                 joined.append(batch.clone());
             }
-            assert_eq!(joined, whole, "{size}");
+            assert_eq!(joined, table, "{size}");
         }
     }
 
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_size_of_a_page() {
+    fn reads_page_size_from_header() {
         // type 0, sizes 300 and 5, a data page header with a number, a boolean and statistics
         let header = b"\x15\x00\x15\xd8\x04\x15\x0a\x2c\x15\x02\x11\x1c\x18\x02ab\x00\x00\x00";
         assert_eq!(size(header).unwrap(), Some(300));
@@ -363,13 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn rejects_headers_that_hide_the_size() {
-        // the size is missing, or negative
+    fn rejects_page_headers_without_valid_size() {
+        // The size is missing or negative.
         assert_eq!(size(b"\x15\x00\x25\x0a\x00").unwrap(), None);
         assert_eq!(size(b"\x15\x00\x15\x01\x00").unwrap(), None);
-        // field 2 again, by its number
+        // Field 2 occurs twice; the second has an absolute number.
         assert!(size(b"\x15\x00\x15\x02\x05\x04\xd8\x04\x00").is_err());
-        // a list, deep structures, an endless number
+        // A list, nested structures, a number without end.
         assert!(size(b"\x15\x00\x15\x02\x19\x15\x00\x00").is_err());
         assert!(size(&[0x1c; 100]).is_err());
         assert!(size(&[0x15, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]).is_err());

@@ -8,14 +8,10 @@ use lab::routes::Routes;
 
 use super::time_text;
 
-/// With more hosts, minimum delays between agents are not searched: the cost is quadratic.
+/// Maximum number of hosts for a search of minimum delays between agents, whose cost is quadratic.
 const MAX_SEARCHED_HOSTS: usize = 1024;
 
-/// Maximum share of packets later than the tolerance in a trusted run.
-const MAX_LATE_SHARE: f64 = super::MAX_DISTORTED_SHARE;
-
-/// Adds reasons `against` trust: from the network, the clocks and lost agents. The `remarks`
-/// do not affect trust.
+/// Adds reasons `against` trust in network, clocks and agents. The `remarks` do not affect trust.
 pub(super) fn judge(
     cluster: &Cluster,
     tolerance: Span,
@@ -24,18 +20,18 @@ pub(super) fn judge(
 ) {
     for member in &cluster.members {
         against.extend(outages(member));
-        clock(member, tolerance, against, remarks);
+        check_clock(member, tolerance, against, remarks);
     }
     for trunk in &cluster.trunks {
-        against.extend(lost(trunk));
+        against.extend(loss_reason(trunk));
         if trunk.refused_packets > 0 {
             let Trunk { from, to, refused_packets, .. } = trunk;
             against.push(format!(
-                "{from} could not hand {refused_packets} packets for {to} to the network in time"
+                "{from} dropped {refused_packets} packets for {to}: its send queue was full"
             ));
         }
-        against.extend(late(trunk, tolerance));
-        against.extend(slow(trunk, tolerance));
+        against.extend(lateness_reason(trunk, tolerance));
+        against.extend(delay_reason(trunk, tolerance));
         if trunk.forged > 0 {
             let Trunk { from, to, forged, .. } = trunk;
             remarks.push(format!(
@@ -69,7 +65,12 @@ fn outages(member: &Member) -> Vec<String> {
     reasons
 }
 
-fn clock(member: &Member, tolerance: Span, against: &mut Vec<String>, remarks: &mut Vec<String>) {
+fn check_clock(
+    member: &Member,
+    tolerance: Span,
+    against: &mut Vec<String>,
+    remarks: &mut Vec<String>,
+) {
     let Some(bound) = member.clock_bound_ns else { return };
     let text = || {
         let (name, bound) = (&member.name, time_text(bound));
@@ -82,7 +83,7 @@ fn clock(member: &Member, tolerance: Span, against: &mut Vec<String>, remarks: &
     }
 }
 
-fn lost(trunk: &Trunk) -> Option<String> {
+fn loss_reason(trunk: &Trunk) -> Option<String> {
     let Trunk { from, to, lost, datagrams, .. } = trunk;
     (*lost > 0).then(|| {
         format!(
@@ -93,10 +94,10 @@ fn lost(trunk: &Trunk) -> Option<String> {
     })
 }
 
-fn late(trunk: &Trunk, tolerance: Span) -> Option<String> {
+fn lateness_reason(trunk: &Trunk, tolerance: Span) -> Option<String> {
     let Trunk { from, to, too_late, packets, .. } = trunk;
     let share = *too_late as f64 / (*packets).max(1) as f64;
-    (share > MAX_LATE_SHARE).then(|| {
+    (share > super::MAX_DISTORTED_SHARE).then(|| {
         let max_ns = trunk.lateness.map_or(0, |by| by.max_ns);
         format!(
             "{too_late} of {packets} packets from {from} to {to} arrived more than {tolerance} \
@@ -106,8 +107,8 @@ fn late(trunk: &Trunk, tolerance: Span) -> Option<String> {
     })
 }
 
-/// A physical network with more delay than the emulated one.
-fn slow(trunk: &Trunk, tolerance: Span) -> Option<String> {
+/// A reason for a physical network with more delay than the emulated one.
+fn delay_reason(trunk: &Trunk, tolerance: Span) -> Option<String> {
     let Trunk { from, to, .. } = trunk;
     let (emulated, delay) = (trunk.path_delay_ns?, trunk.delay.as_ref()?.p99_ns);
     (delay > emulated.saturating_add(tolerance.as_nanos())).then(|| {

@@ -30,7 +30,7 @@ impl Machine {
         machine
     }
 
-    fn seen<'a>(&'a self, name: &'a str) -> MachineStats<'a> {
+    fn stats<'a>(&'a self, name: &'a str) -> MachineStats<'a> {
         MachineStats {
             name,
             lateness: &self.lateness,
@@ -54,20 +54,20 @@ impl Machine {
         }
     }
 
-    fn judged(&self) -> Verdict {
-        judged(&[("", self)], None, &[])
+    fn verdict(&self) -> Verdict {
+        judge_hosts(&[("", self)], None, &[])
     }
 }
 
 /// The verdict on a run of 10 s on these hosts.
-fn judged(
+fn judge_hosts(
     machines: &[(&str, &Machine)],
     cluster: Option<&Cluster>,
     flow_results: &[FlowResult],
 ) -> Verdict {
     let plan = star();
     let effects = machines.iter().map(|(_, machine)| machine.delays()).collect();
-    let machines: Vec<_> = machines.iter().map(|(name, machine)| machine.seen(name)).collect();
+    let machines: Vec<_> = machines.iter().map(|(name, machine)| machine.stats(name)).collect();
     judge(&Evidence {
         plan: &plan,
         machines: &machines,
@@ -83,14 +83,14 @@ fn judged(
 fn run_without_lateness_is_trusted() {
     let mut machine = Machine::on_time();
     machine.load = HostLoad { busy: 1.0, busiest: 1.0, other_labs: 9, ..HostLoad::default() };
-    let verdict = machine.judged();
+    let verdict = machine.verdict();
     let reason = "delays up to 30.0 µs longer for 1 packet in 1,000, rates exact";
     assert!(verdict.trusted && verdict.machine_fit, "{verdict:?}");
     assert_eq!(verdict.reasons, [reason]);
 }
 
 #[test]
-fn each_fault_is_a_reason_for_distrust() {
+fn distrusts_run_for_each_host_fault() {
     let mut machine = Machine { rejected: 1, memory_drops: 2, ..Machine::default() };
     machine.lateness.record_many(30_000, 900);
     machine.lateness.record_many(5_000_000, 100);
@@ -102,22 +102,22 @@ fn each_fault_is_a_reason_for_distrust() {
         machine.stalls.record(from, from + Span::from_millis(30));
     }
     machine.distorted = 11;
-    let verdict = machine.judged();
+    let verdict = machine.verdict();
     assert!(!verdict.trusted && !verdict.machine_fit);
     assert_eq!(verdict.reasons.len(), 8, "{verdict:?}");
     let reason = "1.1 % of the packets were late by more than 1 ms and 5 % of their delay; the lab \
                   tolerates 1 %";
     assert_eq!(verdict.reasons[0], reason);
     machine.distorted = 10;
-    assert_eq!(machine.judged().reasons.len(), 7, "1 % is tolerated");
-    let own = Machine { rejected: 1, ..Machine::default() };
-    let verdict = own.judged();
+    assert_eq!(machine.verdict().reasons.len(), 7, "1 % is tolerated");
+    let rejecting = Machine { rejected: 1, ..Machine::default() };
+    let verdict = rejecting.verdict();
     assert_eq!(verdict.reasons.len(), 1, "no limit of the machine: {verdict:?}");
     assert!(!verdict.trusted && verdict.machine_fit);
 }
 
 #[test]
-fn names_the_measured_limit_of_the_machine() {
+fn names_measured_limit_of_host() {
     let machine = Machine {
         cpu: Span::from_secs(2),
         load: HostLoad {
@@ -132,7 +132,7 @@ fn names_the_measured_limit_of_the_machine() {
         },
         ..Machine::default()
     };
-    let limit_of = |machine: &Machine| limit::limit(10.0, &machine.seen(""));
+    let limit_of = |machine: &Machine| limit::limit(10.0, &machine.stats(""));
     assert_eq!(
         limit_of(&machine),
         "the machine's 2 CPUs were 99 % busy, 5 other labs ran, this lab used 0.35 CPUs, its \
@@ -142,29 +142,29 @@ fn names_the_measured_limit_of_the_machine() {
     stolen.faults.steal_s = 4.0;
     let text = limit_of(&stolen);
     assert!(text.contains("the hypervisor gave the CPUs to other guests"), "{text}");
-    let mut quiet = machine.clone();
-    quiet.load = HostLoad { flows_cpu_s: 0.0, other_labs: 2, ..quiet.load };
-    assert!(limit_of(&quiet).ends_with("stop other programs on the machine"));
-    let mut alone = machine.clone();
-    alone.load = HostLoad { busy: 0.4, other_labs: 0, cpu_wait_s: None, ..alone.load };
-    let text = limit_of(&alone);
+    let mut low_load = machine.clone();
+    low_load.load = HostLoad { flows_cpu_s: 0.0, other_labs: 2, ..low_load.load };
+    assert!(limit_of(&low_load).ends_with("stop other programs on the machine"));
+    let mut single_lab = machine.clone();
+    single_lab.load = HostLoad { busy: 0.4, other_labs: 0, cpu_wait_s: None, ..single_lab.load };
+    let text = limit_of(&single_lab);
     assert!(text.contains("100 % busy in the busiest second, 40 % on average"), "{text}");
     let ends = "no other lab ran, this lab used 0.35 CPUs; stop other programs on the machine";
     assert!(text.ends_with(ends), "{text}");
-    let mut greedy = alone.clone();
-    greedy.load.programs_cpu_s = Some(16.0);
-    assert!(limit_of(&greedy).contains("more CPUs"));
-    let fast = Machine { cpu: Span::from_secs(10), ..alone.clone() };
+    let mut overloaded = single_lab.clone();
+    overloaded.load.programs_cpu_s = Some(16.0);
+    assert!(limit_of(&overloaded).contains("more CPUs"));
+    let fast = Machine { cpu: Span::from_secs(10), ..single_lab.clone() };
     assert!(limit_of(&fast).contains("more packets than one CPU can move"));
-    let mut calm = alone;
-    calm.load.busiest = 0.5;
-    assert!(limit_of(&calm).contains("none of this explains it"));
-    let mut interrupted = calm.clone();
+    let mut idle = single_lab;
+    idle.load.busiest = 0.5;
+    assert!(limit_of(&idle).contains("none of this explains it"));
+    let mut interrupted = idle.clone();
     interrupted.faults.steal_s = 0.3;
     let text = limit_of(&interrupted);
     assert!(text.contains("the hypervisor gave the CPUs to other guests"), "{text}");
-    calm.load.memory_stall_s = Some(3.0);
-    assert!(limit_of(&calm).contains("waited 3.00 s for memory"));
+    idle.load.memory_stall_s = Some(3.0);
+    assert!(limit_of(&idle).contains("waited 3.00 s for memory"));
 }
 
 fn members() -> Vec<Member> {
@@ -192,19 +192,19 @@ fn trunk() -> Trunk {
     }
 }
 
-fn two(change: impl FnOnce(&mut Cluster)) -> Verdict {
+fn judge_cluster(change: impl FnOnce(&mut Cluster)) -> Verdict {
     let mut cluster = Cluster { members: members(), trunks: vec![trunk()], ..Cluster::default() };
     change(&mut cluster);
     let machine = Machine::on_time();
-    judged(&[("m1", &machine), ("m2", &machine)], Some(&cluster), &[])
+    judge_hosts(&[("m1", &machine), ("m2", &machine)], Some(&cluster), &[])
 }
 
-/// A fault, and words of the first reason; no words: the run is trusted.
+/// A fault, and parts of the first reason; without parts, the run is trusted.
 type Case = (fn(&mut Cluster), &'static [&'static str]);
 
 #[test]
-fn each_fault_of_the_network_is_a_reason_for_distrust() {
-    let clean = two(|_| {});
+fn distrusts_run_for_each_network_fault() {
+    let clean = judge_cluster(|_| {});
     assert!(clean.trusted && clean.reasons.len() == 1, "{clean:?}");
     let lateness = |nanos, count| {
         let mut late = Histogram::new();
@@ -228,15 +228,15 @@ fn each_fault_of_the_network_is_a_reason_for_distrust() {
             &["lost m2 (2 hosts, b to c) at 4.0 s, and it did not return"],
         ),
         (|c| c.members[0].status = Status::Killed, &["the results of m1 (a) are missing"]),
-        (|c| c.trunks[0].refused_packets = 2, &["m1 could not hand 2 packets for m2"]),
+        (|c| c.trunks[0].refused_packets = 2, &["m1 dropped 2 packets for m2"]),
     ];
     for (change, words) in table {
-        let verdict = two(change);
+        let verdict = judge_cluster(change);
         assert_eq!(verdict.trusted, words.is_empty(), "{verdict:?}");
         assert!(words.iter().all(|word| verdict.reasons[0].contains(word)), "{verdict:?}");
     }
     let late = |too_late| {
-        two(|c| {
+        judge_cluster(|c| {
             c.trunks[0].late = 100;
             c.trunks[0].too_late = too_late;
             c.trunks[0].lateness = lateness(3_000_000, 100);
@@ -245,21 +245,21 @@ fn each_fault_of_the_network_is_a_reason_for_distrust() {
     assert!(late(100).trusted, "one late packet in a hundred is tolerated");
     let verdict = late(101);
     assert!(!verdict.trusted && verdict.reasons[0].contains("at most by 3.00 ms"), "{verdict:?}");
-    let vague = two(|c| c.members[1].clock_bound_ns = Some(700_000));
-    assert!(vague.trusted && vague.reasons[1].contains("m2's clock may differ"), "{vague:?}");
-    let forged = two(|c| c.trunks[0].forged = 9);
+    let skewed = judge_cluster(|c| c.members[1].clock_bound_ns = Some(700_000));
+    assert!(skewed.trusted && skewed.reasons[1].contains("m2's clock may differ"), "{skewed:?}");
+    let forged = judge_cluster(|c| c.trunks[0].forged = 9);
     assert!(forged.trusted && forged.reasons[1].contains("rejected 9 forged"), "{forged:?}");
 }
 
 #[test]
-fn one_late_machine_among_many_is_reported() {
+fn reports_late_host_of_cluster() {
     let mut late = Machine::default();
     late.lateness.record_many(5_000_000, 20);
     late.distorted = 1;
     late.load = HostLoad { busy: 1.0, busiest: 1.0, ..HostLoad::default() };
     let mut good = Machine::on_time();
     good.lateness.record_many(30_000, 90_000);
-    let verdict = judged(&[("m1", &good), ("m2", &late)], None, &[]);
+    let verdict = judge_hosts(&[("m1", &good), ("m2", &late)], None, &[]);
     assert!(
         !verdict.trusted && verdict.reasons[0].starts_with("5.0 % of the packets"),
         "{verdict:?}"
@@ -268,8 +268,8 @@ fn one_late_machine_among_many_is_reported() {
 }
 
 #[test]
-fn undecided_expectation_withdraws_trust() {
-    let mut verdict = Some(Machine::on_time().judged());
+fn undecided_expectation_makes_run_untrusted() {
+    let mut verdict = Some(Machine::on_time().verdict());
     distrust(&mut verdict, Vec::new());
     assert!(verdict.as_ref().unwrap().trusted);
     distrust(&mut verdict, vec!["undecided".to_owned()]);

@@ -106,7 +106,7 @@ pub(crate) struct Staged {
     plan: Arc<Plan>,
     resolved: String,
     folder: RunFolder,
-    /// What has to live as long as the data path.
+    /// Values that must exist as long as the data path.
     pub(crate) kept: (Sender<Command>, Recorder, tempfile::TempDir),
 }
 
@@ -135,8 +135,8 @@ impl Staged {
             plan: Arc::clone(&plan),
         };
         let ((commands, inbox), (outbox, batches)) = (mpsc::channel(), mpsc::channel());
-        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
-        let poller = Poller::try_new(&setup.enclosure, Arc::new(bell)).unwrap();
+        let waker = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        let poller = Poller::try_new(&setup.enclosure, Arc::new(waker)).unwrap();
         let worker = Worker::try_new(setup, inbox, outbox, &poller).unwrap();
         Self { worker, batches, plan, resolved, folder, kept: (commands, recorder, parent) }
     }
@@ -225,7 +225,7 @@ fn agreement_on_shares_is_replayed_identically() {
 }
 
 #[test]
-fn packets_are_stamped_together_but_not_long_before_their_read() {
+fn stamps_burst_with_one_time_within_maximum_lead() {
     let micros = |micros: u64| Time::from_nanos(1_000 * micros);
     let ready = micros(100);
     assert_eq!(stamp(ready, ready, Time::ZERO), ready, "the first of a port");
@@ -236,7 +236,7 @@ fn packets_are_stamped_together_but_not_long_before_their_read() {
 }
 
 #[test]
-fn share_of_a_cpu_is_that_of_the_last_second() {
+fn cpu_share_covers_last_second() {
     let mut state = Realtime::default();
     let at = |ms| Time::ZERO + Span::from_millis(ms);
     let mut cpu = 0;

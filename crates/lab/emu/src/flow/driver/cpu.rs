@@ -1,4 +1,4 @@
-//! How long the flow thread waited for a CPU.
+//! Measures the times for which the flow thread waits for a CPU.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use run::waits::{WaitRecorder, Waits};
 use sys::sched::RunQueueWait;
 
 /// Minimum time between readings of the kernel's counter, each of which costs about 1 µs. A wait
-/// that is not seen at once is shorter.
-const INTERVAL: Span = Span::from_micros(50);
+/// that only the next reading detects is shorter than this.
+const READ_INTERVAL: Span = Span::from_micros(50);
 
 /// Measures the waits of the calling thread.
 pub(super) struct CpuWaits {
@@ -35,7 +35,7 @@ impl CpuWaits {
         }
     }
 
-    /// Begins to measure; to be called by the thread that is measured.
+    /// Begins to measure the calling thread.
     pub(super) fn start(&mut self, now: Time) {
         self.counter = RunQueueWait::of_this_thread();
         self.counted = self.count();
@@ -47,11 +47,11 @@ impl CpuWaits {
         self.counter.as_ref().and_then(RunQueueWait::nanos).unwrap_or(self.counted)
     }
 
-    /// Enters the wait of the thread before it woke with this number of events, at `now`. It was to
-    /// wake at `deadline` at the latest; steal time of the hypervisor is not in the counter.
+    /// Records the wait of the thread before it woke at `now` with this number of events. The wait
+    /// includes the time since `deadline`, because the counter does not contain steal time.
     pub(super) fn observe(&mut self, now: Time, deadline: Time, events: usize) {
         self.events += events.max(1) as u64;
-        if now.since(self.read_at) < INTERVAL {
+        if now.since(self.read_at) < READ_INTERVAL {
             return;
         }
         let counted = self.count();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_of_a_wake_up_is_a_wait() {
+    fn counts_wake_up_lateness_as_wait() {
         let waits = Arc::<Waits>::default();
         let mut thread = CpuWaits::new(waits.clone());
         thread.observe(at(1_000), at(1_000), 2);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn events_between_two_readings_have_the_wait_of_the_second() {
+    fn events_between_readings_get_wait_of_next_reading() {
         let mut thread = CpuWaits::new(Arc::default());
         for micros in [1_000, 1_020, 1_040, 1_060] {
             thread.observe(at(micros), at(1_030), 1);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_reports_waits_of_the_thread() {
+    fn reads_kernel_wait_counter_of_thread() {
         let mut thread = CpuWaits::new(Arc::default());
         thread.start(Time::ZERO);
         assert!(thread.counter.is_some());

@@ -1,7 +1,7 @@
 //! The state of a flow.
 
 use base::{Span, Time};
-use run::{FlowCounters, Half, Outcome};
+use run::{FlowCounters, FlowEnds, Outcome};
 
 use super::super::rendezvous::Rendezvous;
 use super::super::traffic::Endpoints;
@@ -28,7 +28,7 @@ pub(super) struct Slot {
     /// The rendezvous of its next run, if the sender is on another agent; or the error if it
     /// could not be opened.
     pub(super) next_rendezvous: Option<sys::Result<Rendezvous>>,
-    pub(super) tally: FlowCounters,
+    pub(super) counters: FlowCounters,
     pub(super) outcome: Outcome,
     /// See [`run::FlowResult::edges`].
     pub(super) edges: Vec<(u16, u64)>,
@@ -43,15 +43,15 @@ pub(super) struct Slot {
     pub(super) ended: Option<Time>,
     pub(super) active: Span,
     pub(super) completion: Option<Span>,
-    /// Its deadline in the heap.
+    /// The flow's deadline in the heap.
     pub(super) scheduled: Option<Time>,
-    /// It was active at some time since the last sample.
+    /// Whether it was active since the last sample.
     pub(super) touched: bool,
 }
 
 impl Slot {
     pub(super) fn new(placed: Placed, options: &FlowOptions) -> Self {
-        let tally = match &options.waits {
+        let counters = match &options.waits {
             Some((waits, tolerance)) => {
                 FlowCounters::on_host(waits.clone(), *tolerance, &placed.flow.traffic)
             }
@@ -61,7 +61,7 @@ impl Slot {
             placed,
             phase: Phase::Waiting,
             next_rendezvous: None,
-            tally,
+            counters,
             outcome: Outcome::NotStarted,
             edges: Vec::new(),
             generation: 0,
@@ -77,10 +77,12 @@ impl Slot {
         }
     }
 
-    /// Whether it is finite and has not ended. Counted on the sender's half.
+    /// Whether it is finite and has not ended. Counted by the engine with the sender.
     pub(super) fn is_pending(&self) -> bool {
         let has_ended = matches!(self.phase, Phase::Ended(_));
-        !has_ended && self.placed.flow.is_finite() && self.placed.half() != Half::Accepting
+        !has_ended
+            && self.placed.flow.is_finite()
+            && self.placed.local_ends() != FlowEnds::Accepting
     }
 
     pub(super) fn next_wake(&self) -> Option<Time> {
@@ -104,16 +106,16 @@ impl Slot {
         else {
             return;
         };
-        endpoints.close(&mut shared.scope(base, &mut self.tally));
-        endpoints.observe(&mut self.tally);
+        endpoints.close(&mut shared.scope(base, &mut self.counters));
+        endpoints.observe(&mut self.counters);
         let edge = endpoints.edge().filter(|_| self.placed.is_split());
         self.edges.extend(edge.map(|edge| (self.generation, edge)));
-        self.tally.stop_gap_measurement(at);
-        self.tally.record_rtt();
-        self.tally.close_run();
+        self.counters.stop_gap_measurement(at);
+        self.counters.record_rtt();
+        self.counters.close_run();
         self.active += at.since(self.run_started);
         self.ended = Some(at);
-        if self.placed.half() == Half::Accepting {
+        if self.placed.local_ends() == FlowEnds::Accepting {
             self.phase = Phase::Ended(Some(endpoints));
         }
     }

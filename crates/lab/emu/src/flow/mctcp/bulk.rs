@@ -9,13 +9,13 @@ use workload::BulkFlow;
 
 use super::super::Placed;
 use super::super::content::Content;
-use super::super::traffic::{CHUNK, Endpoints, Progress, Scope};
+use super::super::traffic::{CHUNK_BYTES, Endpoints, Progress, Scope};
 use super::{Meter, Site, failed};
 
 /// Bytes written, or read and compared, at a time.
-const PIECE: usize = 64 << 10;
+const VERIFIED_CHUNK_BYTES: usize = 64 << 10;
 /// Maximum bytes per turn.
-const TURN: usize = 1 << 20;
+const MAX_TURN_BYTES: usize = 1 << 20;
 
 /// A session with one stream.
 pub(in super::super) struct Bulk {
@@ -42,9 +42,9 @@ impl Bulk {
         let site = Site::open(placed, tcp, scope)?;
         let connecting = site.connect(name);
         let now = scope.now();
-        scope.tally.start_gap_measurement(now);
+        scope.counters.start_gap_measurement(now);
         // The first turn checks the state of the connection.
-        site.bell.ring();
+        site.signal.set();
         Ok(Self {
             site,
             connecting: Some(connecting),
@@ -78,7 +78,7 @@ impl Bulk {
 
     fn write(&mut self, scope: &mut Scope<'_>) -> sys::Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        let mut budget = TURN;
+        let mut budget = MAX_TURN_BYTES;
         self.idle = false;
         while !self.finished {
             if self.flow.is_written() {
@@ -92,10 +92,13 @@ impl Bulk {
                 break;
             }
             if budget == 0 {
-                self.site.bell.ring();
+                self.site.signal.set();
                 break;
             }
-            let length = usize::try_from(room).unwrap_or(PIECE).min(PIECE).min(budget);
+            let length = usize::try_from(room)
+                .unwrap_or(VERIFIED_CHUNK_BYTES)
+                .min(VERIFIED_CHUNK_BYTES)
+                .min(budget);
             let data = &mut scope.scratch[..length];
             self.content.fill(self.flow.written(), data);
             let written = client.try_write(data, &self.site.waker).map_err(failed)?;
@@ -103,7 +106,7 @@ impl Bulk {
             budget -= count;
             let count = count as u64;
             self.flow.on_written(count);
-            scope.tally.sent += count;
+            scope.counters.sent += count;
         }
         Ok(())
     }
@@ -112,8 +115,8 @@ impl Bulk {
         let Some(server) = self.server.as_mut().filter(|_| !self.flow.is_paused()) else {
             return Ok(Progress::Going);
         };
-        let (data, comparison) = scope.scratch.split_at_mut(CHUNK - PIECE);
-        let mut budget = TURN;
+        let (data, comparison) = scope.scratch.split_at_mut(CHUNK_BYTES - VERIFIED_CHUNK_BYTES);
+        let mut budget = MAX_TURN_BYTES;
         loop {
             let read = server.try_read(data, &self.site.waker).map_err(failed)?;
             let Some(count) = read else { return Ok(Progress::Going) };
@@ -130,11 +133,11 @@ impl Bulk {
                 return Ok(Progress::Done(now));
             }
             self.flow.on_received(count as u64);
-            scope.tally.received += count as u64;
-            scope.tally.on_bytes_received(now);
+            scope.counters.received += count as u64;
+            scope.counters.on_bytes_received(now);
             budget = budget.saturating_sub(count);
             if budget == 0 {
-                self.site.bell.ring();
+                self.site.signal.set();
                 return Ok(Progress::Going);
             }
         }
@@ -148,7 +151,7 @@ impl Endpoints for Bulk {
         _slot: u32,
         _readiness: Readiness,
     ) -> sys::Result<Progress> {
-        self.site.bell.hush();
+        self.site.signal.clear();
         self.turn(scope)
     }
 
@@ -161,8 +164,8 @@ impl Endpoints for Bulk {
         self.flow.next_wake(self.idle)
     }
 
-    fn observe(&mut self, tally: &mut FlowCounters) {
-        self.meter.observe(tally);
+    fn observe(&mut self, counters: &mut FlowCounters) {
+        self.meter.observe(counters);
     }
 
     /// Dropping a stream without ending it aborts the session.

@@ -9,7 +9,9 @@ use run::FlowCounters;
 use sys::socket::Readiness;
 use workload::{Event, Report, Side, Transport, Workload};
 
-use super::super::traffic::{Endpoints, MAX_CONNECTIONS, Progress, Scope, gone, settle};
+use super::super::traffic::{
+    Endpoints, MAX_CONNECTIONS, Progress, Scope, closed_error, combine_progress,
+};
 use super::super::{Observation, Placed};
 use super::{Meter, Site, failed, retransmits};
 
@@ -75,7 +77,7 @@ impl<W: Workload> Streams<W> {
         turn: impl FnOnce(&mut W, &mut Wire<'_, '_>) -> workload::Progress,
     ) -> sys::Result<Progress> {
         let progress = turn(&mut self.flow, &mut Wire { sessions: &mut self.sessions, scope });
-        settle(progress, self.sessions.error.take())
+        combine_progress(progress, self.sessions.error.take())
     }
 }
 
@@ -128,21 +130,21 @@ impl Sessions {
             bytes += count as u64;
         }
         if side == receiver {
-            scope.tally.received += bytes;
+            scope.counters.received += bytes;
         }
         let mut event = Event::new(number, side, scope.now());
         match (side, session.payload) {
             (Side::Server, Some(payload)) => {
                 session.received += bytes;
                 if ended && session.received < payload {
-                    return Err(gone());
+                    return Err(closed_error());
                 }
                 if ended {
                     stream.finish_writing().map_err(failed)?;
                     event.bytes = session.received;
                 }
             }
-            _ if ended && session.payload.is_none() => return Err(gone()),
+            _ if ended && session.payload.is_none() => return Err(closed_error()),
             _ => event.bytes = bytes,
         }
         Ok((event.bytes > 0).then_some(event))
@@ -164,7 +166,7 @@ impl Session {
             let Some(count) = stream.try_write(data, &site.waker).map_err(failed)? else { break };
             *unwritten -= count as u64;
             if side == Side::Client {
-                scope.tally.sent += count as u64;
+                scope.counters.sent += count as u64;
             }
         }
         if side == Side::Client && self.payload.is_some() && *unwritten == 0 && !self.finished {
@@ -219,7 +221,7 @@ impl Transport for Wire<'_, '_> {
         };
         self.sessions.all.insert(number, session);
         // The next turn checks the state of the connection.
-        self.sessions.site.bell.ring();
+        self.sessions.site.signal.set();
         number
     }
 
@@ -255,7 +257,7 @@ impl Transport for Wire<'_, '_> {
     }
 
     fn report(&mut self, report: Report) {
-        if let Some(transfer) = self.scope.tally.report(self.sessions.flow, None, report) {
+        if let Some(transfer) = self.scope.counters.report(self.sessions.flow, None, report) {
             (self.scope.sink)(Observation::Transfer(transfer));
         }
     }
@@ -268,7 +270,7 @@ impl<W: Workload + Send> Endpoints for Streams<W> {
         _slot: u32,
         _readiness: Readiness,
     ) -> sys::Result<Progress> {
-        self.sessions.site.bell.hush();
+        self.sessions.site.signal.clear();
         self.sessions.accept()?;
         let numbers: Vec<u32> = self.sessions.all.keys().copied().collect();
         for number in numbers {
@@ -296,13 +298,13 @@ impl<W: Workload + Send> Endpoints for Streams<W> {
         self.flow.next_wake()
     }
 
-    fn observe(&mut self, tally: &mut FlowCounters) {
+    fn observe(&mut self, counters: &mut FlowCounters) {
         if W::RECEIVER == Side::Client {
-            return self.sessions.meter.observe(tally);
+            return self.sessions.meter.observe(counters);
         }
         let clients = self.sessions.all.values().filter_map(|session| session.client.as_ref());
         let now: u64 = clients.map(retransmits).sum();
-        tally.retransmits = tally.retransmits.max(self.sessions.retransmits + now);
+        counters.retransmits = counters.retransmits.max(self.sessions.retransmits + now);
     }
 
     fn close(&mut self, scope: &mut Scope<'_>) {

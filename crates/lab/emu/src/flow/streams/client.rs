@@ -9,17 +9,17 @@ use sys::socket::{self, Interest, Readiness, TcpInfo};
 use workload::{Event, Report, Side, Transport};
 
 use super::super::content::{Content, Damage};
-use super::super::mptcp::Others;
-use super::super::rendezvous::{Awaited, Dial};
-use super::super::traffic::{CHUNK, MAX_CONNECTIONS, Scope, gone};
+use super::super::mptcp::AdditionalPaths;
+use super::super::rendezvous::{Dial, PartialReceipt};
+use super::super::traffic::{CHUNK_BYTES, MAX_CONNECTIONS, Scope, closed_error};
 use super::super::{Observation, Placed};
 use super::end::End;
-use super::server::NUMBER;
+use super::server::MAX_NUMBER_BYTES;
 
 struct Connection {
     /// `None` between a refused connection and the next attempt.
     end: Option<End>,
-    again: Option<Time>,
+    retry_at: Option<Time>,
     connected: bool,
     tag: u32,
     /// The client's port.
@@ -30,7 +30,7 @@ struct Connection {
     payload: Option<u64>,
     finished: bool,
     /// The receipt of a server on another agent.
-    receipt: Awaited,
+    receipt: PartialReceipt,
 }
 
 /// A client's connections, by slot.
@@ -40,7 +40,7 @@ pub(super) struct Client {
     ideal: Option<Ideal>,
     dial: Dial,
     /// The paths of each connection other than the first, for multipath flows.
-    others: Option<Others>,
+    others: Option<AdditionalPaths>,
     connections: BTreeMap<u32, Connection>,
     /// Slots by port.
     ports: BTreeMap<u16, u32>,
@@ -59,7 +59,7 @@ pub(super) enum Seen {
 }
 
 impl Client {
-    pub(super) fn new(placed: &Placed, dial: Dial, others: Option<Others>) -> Self {
+    pub(super) fn new(placed: &Placed, dial: Dial, others: Option<AdditionalPaths>) -> Self {
         Self {
             flow: placed.id,
             name: placed.flow.name.clone(),
@@ -88,16 +88,16 @@ impl Client {
     }
 
     pub(super) fn next_wake(&self) -> Option<Time> {
-        self.connections.values().filter_map(|connection| connection.again).min()
+        self.connections.values().filter_map(|connection| connection.retry_at).min()
     }
 
     /// Retries refused connections.
     pub(super) fn redial(&mut self, scope: &Scope<'_>) -> sys::Result<()> {
         let now = scope.now();
         for (slot, connection) in &mut self.connections {
-            if connection.again.is_some_and(|again| again <= now) {
+            if connection.retry_at.is_some_and(|retry_at| retry_at <= now) {
                 connection.end = Some(dial(&self.dial, scope, *slot)?);
-                connection.again = None;
+                connection.retry_at = None;
             }
         }
         Ok(())
@@ -130,14 +130,14 @@ impl Client {
         self.ports.insert(port, slot);
         let connection = Connection {
             end: Some(end),
-            again: None,
+            retry_at: None,
             connected: false,
             tag,
             port,
             message: payload.map(|size| (None, size)),
             payload,
             finished: false,
-            receipt: Awaited::default(),
+            receipt: PartialReceipt::default(),
         };
         self.connections.insert(slot, connection);
         Ok(())
@@ -152,7 +152,7 @@ impl Client {
         // The connection may have been closed since the event.
         let Some(connection) = self.connections.get_mut(&slot) else { return Ok(Seen::Nothing) };
         let Some(end) = &connection.end else { return Ok(Seen::Nothing) };
-        if connection.finished && self.dial.is_far() {
+        if connection.finished && self.dial.is_remote() {
             // Read first: a receipt that arrived before the connection failed is valid.
             let Some(receipt) = connection.receipt.read(&end.socket)? else {
                 return Ok(Seen::Nothing);
@@ -160,11 +160,12 @@ impl Client {
             return Ok(self.on_receipt(slot, receipt.received, receipt.at));
         }
         if readiness.failed {
-            let error = socket::pending_error(end.socket.as_fd()).err().unwrap_or_else(gone);
+            let error =
+                socket::pending_error(end.socket.as_fd()).err().unwrap_or_else(closed_error);
             if connection.connected {
                 return Err(error);
             }
-            connection.again = Some(self.dial.again(error, scope.now())?);
+            connection.retry_at = Some(self.dial.next_attempt(error, scope.now())?);
             connection.end = None;
             return Ok(Seen::Nothing);
         }
@@ -207,21 +208,21 @@ impl Connection {
         let Some(end) = self.end.as_mut().filter(|_| self.connected) else { return Ok(()) };
         match self.message {
             Some((Some(number), size)) => {
-                let length = usize::try_from(size).unwrap_or(CHUNK).min(CHUNK);
+                let length = usize::try_from(size).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
                 let data = &mut scope.scratch[..length];
-                let label = NUMBER.min(length);
+                let label = MAX_NUMBER_BYTES.min(length);
                 data[..label].copy_from_slice(&number.to_le_bytes()[..label]);
                 let Some(count) = socket::write(end.socket.as_fd(), data)? else {
-                    return end.want_room(scope, true);
+                    return end.wait_for_room(scope, true);
                 };
                 end.unwritten = size - count as u64;
-                scope.tally.sent += count as u64;
+                scope.counters.sent += count as u64;
             }
             Some((None, size)) => end.unwritten = size,
             None => {}
         }
         self.message = None;
-        scope.tally.sent += end.write(scope)?;
+        scope.counters.sent += end.write(scope)?;
         if self.payload.is_some() && end.unwritten == 0 && !self.finished {
             socket::finish_writing(end.socket.as_fd())?;
             self.finished = true;
@@ -307,7 +308,7 @@ impl Transport for Wire<'_, '_> {
 
     fn report(&mut self, report: Report) {
         let Client { flow, ideal, .. } = self.client;
-        if let Some(transfer) = self.scope.tally.report(*flow, ideal.as_ref(), report) {
+        if let Some(transfer) = self.scope.counters.report(*flow, ideal.as_ref(), report) {
             (self.scope.sink)(Observation::Transfer(transfer));
         }
     }

@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use sys::socket::{self, Interest};
 
-use super::super::traffic::{CHUNK, Scope, gone};
+use super::super::traffic::{CHUNK_BYTES, Scope, closed_error};
 
 /// Received bytes discarded per call.
-const DISCARD: usize = 1 << 20;
+const DISCARD_BYTES: usize = 1 << 20;
 
 pub(super) struct End {
     pub(super) socket: OwnedFd,
@@ -20,7 +20,7 @@ pub(super) struct End {
 impl End {
     /// Writes unwritten bytes, at most a chunk; returns the number of bytes.
     pub(super) fn write(&mut self, scope: &Scope<'_>) -> sys::Result<u64> {
-        let (mut written, mut budget) = (0, CHUNK);
+        let (mut written, mut budget) = (0, CHUNK_BYTES);
         while self.unwritten > 0 && budget > 0 {
             let length = usize::try_from(self.unwritten).unwrap_or(usize::MAX).min(budget);
             let data = &scope.payload[..length];
@@ -29,15 +29,15 @@ impl End {
             written += count as u64;
             budget -= count;
         }
-        self.want_room(scope, self.unwritten > 0)?;
+        self.wait_for_room(scope, self.unwritten > 0)?;
         Ok(written)
     }
 
     /// Sets whether the event queue waits for the socket to become writable.
-    pub(super) fn want_room(&mut self, scope: &Scope<'_>, wants_room: bool) -> sys::Result<()> {
-        if wants_room != self.wants_room {
-            self.wants_room = wants_room;
-            let interest = if wants_room { Interest::Both } else { Interest::Read };
+    pub(super) fn wait_for_room(&mut self, scope: &Scope<'_>, enabled: bool) -> sys::Result<()> {
+        if enabled != self.wants_room {
+            self.wants_room = enabled;
+            let interest = if enabled { Interest::Both } else { Interest::Read };
             scope.modify(&self.socket, self.slot, interest)?;
         }
         Ok(())
@@ -46,12 +46,12 @@ impl End {
     /// Discards received bytes; returns their number.
     pub(super) fn read(&self) -> sys::Result<u64> {
         let mut total = 0;
-        while let Some(count) = socket::discard(self.socket.as_fd(), DISCARD)? {
+        while let Some(count) = socket::discard(self.socket.as_fd(), DISCARD_BYTES)? {
             if count == 0 {
-                return Err(gone());
+                return Err(closed_error());
             }
             total += count as u64;
-            if count < DISCARD {
+            if count < DISCARD_BYTES {
                 break;
             }
         }

@@ -14,7 +14,7 @@ use super::super::traffic::Scope;
 const MAX_ANSWERED: usize = 1024;
 
 /// Received bytes discarded per call.
-const DISCARD: usize = 4 << 20;
+const DISCARD_BYTES: usize = 4 << 20;
 
 struct Incoming {
     receiver: OwnedFd,
@@ -39,9 +39,9 @@ pub(super) enum Arrival {
 pub(super) struct Receivers {
     listener: OwnedFd,
     /// Number of transfers from another agent that have not ended.
-    coming: Option<u64>,
+    remaining: Option<u64>,
     /// The sender is on another agent.
-    is_far: bool,
+    is_remote: bool,
     /// Whether bytes are read instead of discarded in the kernel.
     is_read: bool,
     /// Connections by slot.
@@ -52,9 +52,14 @@ pub(super) struct Receivers {
 }
 
 impl Receivers {
-    pub(super) fn new(listener: OwnedFd, coming: Option<u64>, is_far: bool, is_read: bool) -> Self {
+    pub(super) fn new(
+        listener: OwnedFd,
+        remaining: Option<u64>,
+        is_remote: bool,
+        is_read: bool,
+    ) -> Self {
         let (incoming, answered) = (BTreeMap::new(), VecDeque::new());
-        Self { listener, coming, is_far, is_read, incoming, answered, last_slot: 0 }
+        Self { listener, remaining, is_remote, is_read, incoming, answered, last_slot: 0 }
     }
 
     /// Accepts connections from known ports.
@@ -89,7 +94,7 @@ impl Receivers {
         // The connection may have been closed since the event.
         let Some(incoming) = self.incoming.get_mut(&slot) else { return Ok(Arrival::Nothing) };
         if incoming.answered {
-            // The sender, on another agent, has its receipt and has closed the connection.
+            // The sender, on another agent, has received the receipt and closed the connection.
             self.incoming.remove(&slot);
             self.answered.retain(|answered| *answered != slot);
             return Ok(Arrival::Nothing);
@@ -97,11 +102,11 @@ impl Receivers {
         let taken = if self.is_read {
             socket::read(incoming.receiver.as_fd(), scope.scratch)?
         } else {
-            socket::discard(incoming.receiver.as_fd(), DISCARD)?
+            socket::discard(incoming.receiver.as_fd(), DISCARD_BYTES)?
         };
         match taken {
             None => Ok(Arrival::Nothing),
-            Some(0) if self.is_far => {
+            Some(0) if self.is_remote => {
                 let receipt = Receipt { at: scope.now(), received: incoming.received };
                 receipt.send(incoming.receiver.as_fd())?;
                 incoming.answered = true;
@@ -117,7 +122,7 @@ impl Receivers {
             }
             Some(count) => {
                 incoming.received += count as u64;
-                scope.tally.received += count as u64;
+                scope.counters.received += count as u64;
                 Ok(Arrival::Nothing)
             }
         }
@@ -131,15 +136,17 @@ impl Receivers {
         {
             self.incoming.remove(&oldest);
         }
-        self.coming = self.coming.map(|coming| coming.saturating_sub(1));
-        if self.coming == Some(0) { Arrival::All(at) } else { Arrival::Nothing }
+        self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(1));
+        if self.remaining == Some(0) { Arrival::All(at) } else { Arrival::Nothing }
     }
 
     /// Counts received bytes and resets unfinished connections.
     pub(super) fn close(&mut self, scope: &mut Scope<'_>) {
         for incoming in self.incoming.values().filter(|incoming| !incoming.answered) {
-            while let Ok(Some(count @ 1..)) = socket::discard(incoming.receiver.as_fd(), DISCARD) {
-                scope.tally.received += count as u64;
+            while let Ok(Some(count @ 1..)) =
+                socket::discard(incoming.receiver.as_fd(), DISCARD_BYTES)
+            {
+                scope.counters.received += count as u64;
             }
             // If this fails, the connection no longer exists.
             let _ = socket::reset_on_close(incoming.receiver.as_fd());

@@ -12,11 +12,11 @@ use sys::socket::{self, Interest, Readiness};
 use base::RandomStream;
 use workload::Sizes;
 
-use super::super::traffic::{Progress, Scope, gone};
+use super::super::traffic::{Progress, Scope, closed_error};
 use super::end::End;
 
-/// Maximum bytes of a request's number.
-pub(super) const NUMBER: usize = 4;
+/// Maximum length of a request's number.
+pub(super) const MAX_NUMBER_BYTES: usize = 4;
 
 /// Maximum reordering distance of requests.
 const MAX_REORDERED_REQUESTS: usize = 4096;
@@ -45,13 +45,13 @@ pub(super) struct Server {
     listener: OwnedFd,
     sizes: Exchanges,
     /// Generated sizes of requests that have not arrived yet, by number.
-    drawn: BTreeMap<u32, (u64, u64)>,
+    pending_sizes: BTreeMap<u32, (u64, u64)>,
     /// Number of the next generated request.
     number: u32,
     /// Connections in the order of arrival.
     channels: Vec<Channel>,
     /// The client is on another agent.
-    is_far: bool,
+    is_remote: bool,
 }
 
 struct Channel {
@@ -62,9 +62,9 @@ struct Channel {
 }
 
 impl Server {
-    pub(super) fn new(listener: OwnedFd, sizes: Exchanges, is_far: bool) -> Self {
-        let (drawn, channels) = (BTreeMap::new(), Vec::new());
-        Self { listener, sizes, drawn, number: 0, channels, is_far }
+    pub(super) fn new(listener: OwnedFd, sizes: Exchanges, is_remote: bool) -> Self {
+        let (pending_sizes, channels) = (BTreeMap::new(), Vec::new());
+        Self { listener, sizes, pending_sizes, number: 0, channels, is_remote }
     }
 
     pub(super) fn accept(&mut self, scope: &Scope<'_>) -> sys::Result<()> {
@@ -87,11 +87,11 @@ impl Server {
         slot: u32,
         readiness: Readiness,
     ) -> sys::Result<Progress> {
-        let place = (slot as usize / 2).saturating_sub(1);
-        match self.answer(scope, place, readiness) {
+        let index = (slot as usize / 2).saturating_sub(1);
+        match self.answer(scope, index, readiness) {
             // A client on another agent closes its connections at the end.
-            Err(_) if self.is_far => {
-                self.channels[place].end = None;
+            Err(_) if self.is_remote => {
+                self.channels[index].end = None;
                 let is_over = self.ends().next().is_none();
                 Ok(if is_over { Progress::Done(scope.now()) } else { Progress::Going })
             }
@@ -99,31 +99,32 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, scope: &Scope<'_>, place: usize, readiness: Readiness) -> sys::Result<()> {
-        let Some(channel) = self.channels.get(place) else { return Ok(()) };
+    fn answer(&mut self, scope: &Scope<'_>, index: usize, readiness: Readiness) -> sys::Result<()> {
+        let Some(channel) = self.channels.get(index) else { return Ok(()) };
         let Some(end) = &channel.end else { return Ok(()) };
         if readiness.failed {
             socket::pending_error(end.socket.as_fd())?;
-            return Err(gone());
+            return Err(closed_error());
         }
         let mut request = channel.request;
         if readiness.readable {
             if request.is_none() {
-                let mut number = [0; NUMBER];
+                let mut number = [0; MAX_NUMBER_BYTES];
                 match socket::read(end.socket.as_fd(), &mut number)? {
                     None => {}
-                    Some(0) => return Err(gone()),
+                    Some(0) => return Err(closed_error()),
                     Some(count) => {
-                        let (asking, size) = self.find(&number[..count]).ok_or_else(gone)?;
-                        request = Some((asking.saturating_sub(count as u64), size));
+                        let (request_bytes, size) =
+                            self.find(&number[..count]).ok_or_else(closed_error)?;
+                        request = Some((request_bytes.saturating_sub(count as u64), size));
                     }
                 }
             }
             if let Some((missing @ 1.., _)) = &mut request {
-                *missing = missing.saturating_sub(self.read(place)?);
+                *missing = missing.saturating_sub(self.read(index)?);
             }
         }
-        let channel = &mut self.channels[place];
+        let channel = &mut self.channels[index];
         let Some(end) = &mut channel.end else { return Ok(()) };
         channel.request = request;
         if let Some((0, size)) = request {
@@ -134,27 +135,30 @@ impl Server {
         Ok(())
     }
 
-    fn read(&self, place: usize) -> sys::Result<u64> {
-        self.channels[place].end.as_ref().map_or(Ok(0), End::read)
+    fn read(&self, index: usize) -> sys::Result<u64> {
+        self.channels[index].end.as_ref().map_or(Ok(0), End::read)
     }
 
     /// Takes the sizes of the first outstanding request whose number begins with these bytes.
     fn find(&mut self, beginning: &[u8]) -> Option<(u64, u64)> {
-        let begins = |number: u32, asking: u64| {
-            let length = usize::try_from(asking).unwrap_or(NUMBER).min(NUMBER).min(beginning.len());
+        let begins = |number: u32, request_bytes: u64| {
+            let length = usize::try_from(request_bytes)
+                .unwrap_or(MAX_NUMBER_BYTES)
+                .min(MAX_NUMBER_BYTES)
+                .min(beginning.len());
             number.to_le_bytes()[..length] == beginning[..length]
         };
-        let known = self.drawn.iter().find(|(number, sizes)| begins(**number, sizes.0));
+        let known = self.pending_sizes.iter().find(|(number, sizes)| begins(**number, sizes.0));
         if let Some(number) = known.map(|(number, _)| *number) {
-            return self.drawn.remove(&number);
+            return self.pending_sizes.remove(&number);
         }
-        while self.drawn.len() < MAX_REORDERED_REQUESTS {
+        while self.pending_sizes.len() < MAX_REORDERED_REQUESTS {
             let (number, sizes) = (self.number, self.sizes.next());
             self.number = self.number.wrapping_add(1);
             if begins(number, sizes.0) {
                 return Some(sizes);
             }
-            self.drawn.insert(number, sizes);
+            self.pending_sizes.insert(number, sizes);
         }
         None
     }

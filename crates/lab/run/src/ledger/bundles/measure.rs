@@ -30,7 +30,7 @@ impl BundleLedger {
         let values = samples.filter_map(|sample| {
             Some((number(sample, metric.measure)?, sample.interval.as_nanos() as f64))
         });
-        weighted(values.collect(), metric.statistic)
+        weighted_statistic(values.collect(), metric.statistic)
     }
 }
 
@@ -61,22 +61,22 @@ fn number(sample: &BundleSample, measure: Measure) -> Option<f64> {
 }
 
 /// A statistic of values weighted by time: (value, time).
-fn weighted(mut values: Vec<(f64, f64)>, wanted: Statistic) -> Option<f64> {
+fn weighted_statistic(mut values: Vec<(f64, f64)>, wanted: Statistic) -> Option<f64> {
     values.retain(|(value, weight)| !value.is_nan() && *weight > 0.0);
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (first, last) = (values.first()?.0, values.last()?.0);
-    let whole: f64 = values.iter().map(|(_, weight)| weight).sum();
+    let total: f64 = values.iter().map(|(_, weight)| weight).sum();
     let quantile = |q: f64| {
         let mut sum = 0.0;
         let quantile_value = values.iter().find(|(_, weight)| {
             sum += weight;
-            sum >= whole * q
+            sum >= total * q
         });
         quantile_value.map_or(last, |(value, _)| *value)
     };
     Some(match wanted {
         Statistic::Mean | Statistic::Value => {
-            values.iter().map(|(value, weight)| value * weight).sum::<f64>() / whole
+            values.iter().map(|(value, weight)| value * weight).sum::<f64>() / total
         }
         Statistic::Min => first,
         Statistic::Max => last,
@@ -93,14 +93,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_weighted_by_time() {
+    fn weights_values_by_time() {
         let values = || vec![(10.0, 1.0), (2.0, 8.0), (4.0, 1.0)];
-        assert_eq!(weighted(values(), Statistic::Mean), Some(3.0));
-        assert_eq!(weighted(values(), Statistic::P50), Some(2.0));
-        assert_eq!(weighted(values(), Statistic::P90), Some(4.0));
-        assert_eq!(weighted(values(), Statistic::P99), Some(10.0));
-        assert_eq!(weighted(values(), Statistic::Min), Some(2.0));
-        assert_eq!(weighted(values(), Statistic::Max), Some(10.0));
-        assert_eq!(weighted(vec![(1.0, 0.0)], Statistic::Mean), None);
+        assert_eq!(weighted_statistic(values(), Statistic::Mean), Some(3.0));
+        assert_eq!(weighted_statistic(values(), Statistic::P50), Some(2.0));
+        assert_eq!(weighted_statistic(values(), Statistic::P90), Some(4.0));
+        assert_eq!(weighted_statistic(values(), Statistic::P99), Some(10.0));
+        assert_eq!(weighted_statistic(values(), Statistic::Min), Some(2.0));
+        assert_eq!(weighted_statistic(values(), Statistic::Max), Some(10.0));
+        assert_eq!(weighted_statistic(vec![(1.0, 0.0)], Statistic::Mean), None);
     }
 }

@@ -28,7 +28,7 @@ ends = ["rb", "b"]
 from = "a"
 to = "b"
 [[bundle]]
-name = "there"
+name = "upload"
 from = "sb"
 to = "rb"
 [[at]]
@@ -36,7 +36,7 @@ time = "6.5 s"
 box = "sb"
 action = "stop"
 [[expect]]
-that = "bundle.there.rate.mean <= 96 Mbit/s"
+that = "bundle.upload.rate.mean <= 96 Mbit/s"
 "#;
 
 fn plan() -> Plan {
@@ -98,7 +98,7 @@ fn recording(run: impl FnOnce(RecorderHandle)) -> (tempfile::TempDir, RunFolder)
     let parent = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(parent.path(), "bundles").unwrap();
     let options =
-        RecorderOptions { bundles: vec!["there".to_owned()], ..RecorderOptions::default() };
+        RecorderOptions { bundles: vec!["upload".to_owned()], ..RecorderOptions::default() };
     let recorder = Recorder::start(&folder, &options).unwrap();
     run(recorder.handle());
     assert!(recorder.finish().error.is_none());
@@ -110,21 +110,21 @@ fn summary_has_states_means_and_counters() {
     let plan = plan();
     recording(|handle| {
         let summaries = ledger(&plan, handle).summaries(&plan, second(10));
-        let [there] = &summaries[..] else { panic!("one bundle: {summaries:?}") };
-        assert_eq!((there.from.as_str(), there.to.as_str()), ("sb", "rb"));
-        assert_eq!((there.scheduler.as_str(), there.control.as_str()), ("sfq", "copa"));
-        let share = |state: &str| (there.time[state] * 1e3).round() as u64;
-        assert_eq!(share("learning"), 400, "{:?}", there.time);
+        let [upload] = &summaries[..] else { panic!("one bundle: {summaries:?}") };
+        assert_eq!((upload.from.as_str(), upload.to.as_str()), ("sb", "rb"));
+        assert_eq!((upload.scheduler.as_str(), upload.control.as_str()), ("sfq", "copa"));
+        let share = |state: &str| (upload.time[state] * 1e3).round() as u64;
+        assert_eq!(share("learning"), 400, "{:?}", upload.time);
         assert_eq!((share("delay"), share("fail-open"), share("stopped")), (300, 150, 150));
-        let to: Vec<_> = there.transitions.iter().map(|t| (t.at_s, t.to.as_str())).collect();
+        let to: Vec<_> = upload.transitions.iter().map(|t| (t.at_s, t.to.as_str())).collect();
         let expected = [(2.0, "delay"), (5.0, "fail-open"), (6.5, "stopped"), (8.0, "learning")];
         assert_eq!(to, expected);
         // 90 Mbit/s for four seconds, 80 Mbit/s for one.
-        assert!((there.rate_bit_per_s.unwrap() - 88e6).abs() < 1.0, "{there:?}");
+        assert!((upload.rate_bit_per_s.unwrap() - 88e6).abs() < 1.0, "{upload:?}");
         // The new process counts from 0.
-        assert_eq!((there.sent_packets, there.sent_bytes), (180, 180_000));
-        assert!((there.throughput_bit_per_s - 144_000.0).abs() < 1e-6);
-        assert_eq!(there.min_rtt_ns, Some(50_000_000));
+        assert_eq!((upload.sent_packets, upload.sent_bytes), (180, 180_000));
+        assert!((upload.throughput_bit_per_s - 144_000.0).abs() < 1e-6);
+        assert_eq!(upload.min_rtt_ns, Some(50_000_000));
     });
 }
 
@@ -133,21 +133,21 @@ fn expectations_use_samples_and_states() {
     let plan = plan();
     recording(|handle| {
         let ledger = ledger(&plan, handle);
-        let ask = |measure, statistic, window: (u64, u64)| {
+        let value = |measure, statistic, window: (u64, u64)| {
             let subject = Subject::Bundle(0);
             let metric = Metric { subject, measure, statistic, window: None };
             ledger.value(0, &metric, (second(window.0), second(window.1)))
         };
         let mean = Statistic::Mean;
-        assert_eq!(ask(Measure::Rate, mean, (0, 10)), Some(88e6));
-        assert_eq!(ask(Measure::Rate, Statistic::Max, (0, 10)), Some(90e6));
-        assert_eq!(ask(Measure::Rate, mean, (4, 10)), Some(80e6));
-        assert_eq!(ask(Measure::Rate, mean, (6, 10)), None);
+        assert_eq!(value(Measure::Rate, mean, (0, 10)), Some(88e6));
+        assert_eq!(value(Measure::Rate, Statistic::Max, (0, 10)), Some(90e6));
+        assert_eq!(value(Measure::Rate, mean, (4, 10)), Some(80e6));
+        assert_eq!(value(Measure::Rate, mean, (6, 10)), None);
         // Nothing was measured while the process was stopped.
-        assert_eq!(ask(Measure::Queueing, mean, (0, 10)), Some(2e6));
-        assert_eq!(ask(Measure::Throughput, mean, (0, 4)), Some(200_000.0));
-        assert_eq!(ask(Measure::Transitions, Statistic::Value, (0, 6)), Some(2.0));
-        let time = |state, window| ask(Measure::TimeIn(state), Statistic::Value, window);
+        assert_eq!(value(Measure::Queueing, mean, (0, 10)), Some(2e6));
+        assert_eq!(value(Measure::Throughput, mean, (0, 4)), Some(200_000.0));
+        assert_eq!(value(Measure::Transitions, Statistic::Value, (0, 6)), Some(2.0));
+        let time = |state, window| value(Measure::TimeIn(state), Statistic::Value, window);
         assert_eq!(time(BundleState::Delay, (0, 4)), Some(0.5));
         assert_eq!(time(BundleState::PassThrough, (0, 10)), Some(0.0));
         assert_eq!(time(BundleState::Learning, (8, 10)), Some(1.0));
@@ -163,7 +163,7 @@ fn records_samples_and_state_changes() {
     let table = Table::read(&folder.file(bundle::FILE)).unwrap();
     let states = ["delay", "fail-open", "stopped", "learning"];
     assert_eq!(table.texts("state").unwrap(), states);
-    assert_eq!(table.texts("bundle").unwrap()[0], "there");
+    assert_eq!(table.texts("bundle").unwrap()[0], "upload");
     let sent = [Some(100), Some(50), Some(0), Some(30)];
     assert_eq!(table.integers("sent_packets").unwrap(), sent);
     let log = std::fs::read_to_string(folder.file("log.jsonl")).unwrap();
@@ -174,7 +174,7 @@ fn records_samples_and_state_changes() {
 
 /// The record of a bundle that changes its state all the time is bounded, and all changes count.
 #[test]
-fn changes_are_kept_within_bounds() {
+fn limits_retained_state_changes() {
     let plan = plan();
     recording(|handle| {
         let mut ledger = BundleLedger::new(&plan, handle);

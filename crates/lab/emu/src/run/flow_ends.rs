@@ -16,7 +16,7 @@ use crate::{Error, Result};
 
 /// Ports of flows with ends on different agents: two for each flow of a host. They are outside the
 /// kernel's ephemeral range (`net.ipv4.ip_local_port_range`), and programs rarely use them.
-const PORTS: [RangeInclusive<u16>; 2] = [61_000..=65_535, 20_000..=32_767];
+const PORT_RANGES: [RangeInclusive<u16>; 2] = [61_000..=65_535, 20_000..=32_767];
 
 /// The plan's flows that have an end here, with their ends.
 pub(super) fn flow_specs<'a>(
@@ -67,7 +67,7 @@ fn ports(plan: &Plan) -> impl Iterator<Item = Option<u16>> {
         _ => None,
     };
     let taken: BTreeSet<u16> = plan.programs.iter().filter_map(waited_for).collect();
-    let pairs = PORTS.into_iter().flat_map(|range| range.step_by(2));
+    let pairs = PORT_RANGES.into_iter().flat_map(|range| range.step_by(2));
     let is_free = |first: &u16| !taken.contains(first) && !taken.contains(&(*first + 1));
     let free: Vec<u16> = pairs.filter(is_free).collect();
     let mut used = vec![0; plan.nodes.len()];
@@ -124,7 +124,7 @@ fn ideal(
 /// compute the routes, reachability is unknown and the first address is used.
 fn address(
     plan: &Plan,
-    ways: &Routes,
+    routes: &Routes,
     of: NodeId,
     seen_from: NodeId,
     family: Family,
@@ -133,6 +133,6 @@ fn address(
         own_address(plan, id, family).map(|address| (id, address))
     };
     let ifaces = &plan.nodes[of.index()].ifaces;
-    let mut reached = ifaces.iter().filter(|iface| ways.path_delay(seen_from, **iface).is_some());
+    let mut reached = ifaces.iter().filter(|iface| routes.path_delay(seen_from, **iface).is_some());
     reached.find_map(|iface| own(*iface)).or_else(|| ifaces.iter().find_map(|iface| own(*iface)))
 }

@@ -11,8 +11,8 @@ impl FlowSample {
         self.at.as_nanos() / interval.as_nanos().max(1)
     }
 
-    /// The sample as if one agent had run both ends. Each end has counters that the
-    /// other does not have.
+    /// Joins the samples of both ends to that of one agent with both ends. Each end has counters
+    /// that the other does not have.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         let sum = |a: Option<u64>, b: Option<u64>| a.map_or(b, |a| Some(a + b.unwrap_or(0)));

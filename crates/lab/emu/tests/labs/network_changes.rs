@@ -8,13 +8,13 @@ use cluster::control::ToShard;
 use run::FlowSample;
 use run::observation::Observation;
 
-use super::cell::{Cell, Member, plan};
-use super::shards::{is_punctual, median_share, possible};
+use super::shards::{has_requirements, is_punctual, median_share};
+use super::test_cluster::{Member, TestCluster, plan};
 
 pub(crate) const TESTS: &[super::Test] = &[
-    ("leads_follow_the_network", leads_follow_the_network),
+    ("egress_lead_time_changes_packet_delay", egress_lead_time_changes_packet_delay),
     ("reconnects_a_shard_after_a_partition", reconnects_a_shard_after_a_partition),
-    ("clocks_are_put_right", clocks_are_put_right),
+    ("slews_clock_after_correction", slews_clock_after_correction),
 ];
 
 /// Two hosts with a path of 10 ms, and a third host next to the second.
@@ -75,7 +75,6 @@ fn received(samples: &[FlowSample], from: f64, until: f64) -> u64 {
     within.map(|sample| sample.received_bytes).sum()
 }
 
-/// Lab time in seconds.
 fn lab_time(origin_ns: u64) -> f64 {
     sys::clock::monotonic().saturating_sub(origin_ns) as f64 / 1e9
 }
@@ -88,42 +87,42 @@ transport = "udp"
 rate = "1 Mbit/s"
 "#;
 
-fn leads_follow_the_network() {
-    if !possible("leads_follow_the_network", &[]) {
+fn egress_lead_time_changes_packet_delay() {
+    if !has_requirements("egress_lead_time_changes_packet_delay", &[]) {
         return;
     }
     let text = LINE.to_owned() + PACED;
-    let mut cell = Cell::wired(&text, owner);
-    let origin = cell.begin();
-    cell.run_to(2.0);
+    let mut cluster = TestCluster::with_wire(&text, owner);
+    let origin = cluster.begin();
+    cluster.run_to(2.0);
     // The test may be late, so the phases end when it changes something.
     let mut phases = vec![(0.3, lab_time(origin))];
-    cell.wire.as_ref().unwrap().delay(Duration::from_millis(6));
+    cluster.wire.as_ref().unwrap().delay(Duration::from_millis(6));
     let mut begun = lab_time(origin);
-    cell.run_to(begun + 2.5);
+    cluster.run_to(begun + 2.5);
     phases.push((begun + 0.6, lab_time(origin)));
-    cell.members[0].tell(&ToShard::Lead { agent: AgentId(1), lead_ns: 9_000_000 });
+    cluster.members[0].send(&ToShard::Lead { agent: AgentId(1), lead_ns: 9_000_000 });
     begun = lab_time(origin);
-    cell.run_to(begun + 2.5);
+    cluster.run_to(begun + 2.5);
     phases.push((begun + 0.8, lab_time(origin)));
-    cell.stop();
-    let seen = samples(&cell.members[1], &text, 0);
+    cluster.stop();
+    let seen = samples(&cluster.members[1], &text, 0);
     // The path has a delay of 10 ms and a transmission time of 1.5 ms per packet. The network adds
     // 5 ms to the lead of 1 ms, and nothing to the lead of 9 ms.
     let [before, slow, after] = [0, 1, 2].map(|at: usize| delay(&seen, phases[at].0, phases[at].1));
     assert!((11.5..16.5).contains(&before), "{before} {slow} {after}");
     assert!(slow > 16.5, "a millisecond is too short a lead: {before} {slow} {after}");
     assert!((11.5..16.5).contains(&after), "{before} {slow} {after}");
-    let (_, peers) = cell.members[1].observed(&plan(&text));
+    let (_, peers) = cluster.members[1].reports(&plan(&text));
     let late = &peers.iter().find(|peer| peer.peer == 0).unwrap().late;
-    assert!(late.count() > 50, "what came late is counted: {}", late.count());
-    let (_, peers) = cell.members[0].observed(&plan(&text));
+    assert!(late.count() > 50, "only {} late datagrams", late.count());
+    let (_, peers) = cluster.members[0].reports(&plan(&text));
     let lead = peers.iter().find(|peer| peer.peer == 1).unwrap().lead;
     assert_eq!(lead.as_nanos(), 9_000_000);
 }
 
 fn reconnects_a_shard_after_a_partition() {
-    if !possible("reconnects_a_shard_after_a_partition", &[]) {
+    if !has_requirements("reconnects_a_shard_after_a_partition", &[]) {
         return;
     }
     for sharing in ["max-min", "slbn"] {
@@ -140,64 +139,64 @@ from = "b"
 to = "c"
 duration = "16 s"
 "#;
-        let mut cell = Cell::wired(&text, owner);
-        cell.begin();
-        cell.run_to(5.0);
-        cell.wire.as_ref().unwrap().cut(true);
-        cell.run_to(6.0);
+        let mut cluster = TestCluster::with_wire(&text, owner);
+        cluster.begin();
+        cluster.run_to(5.0);
+        cluster.wire.as_ref().unwrap().cut(true);
+        cluster.run_to(6.0);
         for (member, agent) in [(0, 1), (1, 0)] {
-            cell.members[member].tell(&ToShard::Lost { agent: AgentId(agent) });
+            cluster.members[member].send(&ToShard::Lost { agent: AgentId(agent) });
         }
-        cell.run_to(8.5);
-        cell.wire.as_ref().unwrap().cut(false);
+        cluster.run_to(8.5);
+        cluster.wire.as_ref().unwrap().cut(false);
         for (member, agent) in [(0, 1), (1, 0)] {
-            cell.members[member].tell(&ToShard::Regained { agent: AgentId(agent) });
+            cluster.members[member].send(&ToShard::Regained { agent: AgentId(agent) });
         }
-        cell.run_to(16.0);
-        cell.finish();
-        let seen = [0, 1].map(|flow| samples(&cell.members[1], &text, flow));
+        cluster.run_to(16.0);
+        cluster.finish();
+        let seen = [0, 1].map(|flow| samples(&cluster.members[1], &text, flow));
         let bytes = |from, until| seen.each_ref().map(|samples| received(samples, from, until));
         let plan = plan(&text);
         let share = |member: usize, host, from, until| {
             let within = |at: Time, _| (from..until).contains(&at.as_secs_f64());
-            median_share(&cell.members[member], &plan, host, within)
+            median_share(&cluster.members[member], &plan, host, within)
         };
         let both = |from, until| [share(0, "a", from, until), share(1, "b", from, until)];
         // Each flow has half of 8 Mbit/s, or one has all of it; TCP sends less on a busy host.
         let (before, alone, after) = (both(2.0, 5.0), share(1, "b", 7.0, 8.5), both(13.0, 16.0));
         let bytes = [bytes(0.0, 5.0), bytes(7.5, 8.5), bytes(11.0, 16.0)];
-        let told = format!("{sharing}: shares {before:.2?} {alone:.2} {after:.2?} B {bytes:?}");
-        assert!(before.iter().all(|share| (3.6..4.4).contains(share)), "{told}");
-        assert!(alone > 7.0, "{told}");
-        assert!(after.iter().all(|share| (3.6..4.4).contains(share)), "{told}");
+        let summary = format!("{sharing}: shares {before:.2?} {alone:.2} {after:.2?} B {bytes:?}");
+        assert!(before.iter().all(|share| (3.6..4.4).contains(share)), "{summary}");
+        assert!(alone > 7.0, "{summary}");
+        assert!(after.iter().all(|share| (3.6..4.4).contains(share)), "{summary}");
         let [first, cut, last] = bytes;
-        assert!(first.iter().chain(&last).all(|bytes| *bytes > 10_000), "{told}");
-        assert!(cut[0] < cut[1], "{told}");
-        println!("{told}");
+        assert!(first.iter().chain(&last).all(|bytes| *bytes > 10_000), "{summary}");
+        assert!(cut[0] < cut[1], "{summary}");
+        println!("{summary}");
     }
 }
 
-fn clocks_are_put_right() {
-    if !possible("clocks_are_put_right", &[]) {
+fn slews_clock_after_correction() {
+    if !has_requirements("slews_clock_after_correction", &[]) {
         return;
     }
     let text = LINE.to_owned() + PACED;
-    let mut cell = Cell::wired(&text, owner);
-    let origin_ns = cell.begin();
-    cell.run_to(1.5);
+    let mut cluster = TestCluster::with_wire(&text, owner);
+    let origin_ns = cluster.begin();
+    cluster.run_to(1.5);
     // The second agent's clock has been 1 ms ahead, which it corrects within 2 s.
-    cell.members[1].tell(&ToShard::Clock { origin_ns: origin_ns + 1_000_000, bound_ns: 50_000 });
-    cell.run_to(6.0);
-    cell.stop();
-    let seen = samples(&cell.members[1], &text, 0);
-    let is_punctual = cell.members.iter().all(|member| is_punctual(member, &plan(&text)));
+    cluster.members[1].send(&ToShard::Clock { origin_ns: origin_ns + 1_000_000, bound_ns: 50_000 });
+    cluster.run_to(6.0);
+    cluster.stop();
+    let seen = samples(&cluster.members[1], &text, 0);
+    let is_punctual = cluster.members.iter().all(|member| is_punctual(member, &plan(&text)));
     // By its own clock, packets are on time before, during and after the correction.
     for (from, until) in [(0.3, 1.5), (2.0, 3.0), (4.0, 5.5)] {
         let delay = delay(&seen, from, until);
         let most = if is_punctual { 12.3 } else { f64::INFINITY };
         assert!((11.5..most).contains(&delay), "{delay} ms from {from} s on");
     }
-    let (ending, peers) = cell.members[1].observed(&plan(&text));
+    let (ending, peers) = cluster.members[1].reports(&plan(&text));
     assert_eq!(ending.clock_bound.unwrap().as_nanos(), 50_000);
     // Without the clock error the network delay is close to zero.
     let way = &peers.iter().find(|peer| peer.peer == 0).unwrap().delay;

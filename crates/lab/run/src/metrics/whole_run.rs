@@ -11,7 +11,7 @@ use crate::record::{
 
 /// A metric of a finished run, over the whole run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WholeMetric {
+pub struct RunMetric {
     /// The name, as in expectations: `flow.a-b.goodput.mean`.
     pub name: String,
     pub quantity: Quantity,
@@ -21,8 +21,8 @@ pub struct WholeMetric {
 
 /// All metrics of expectations that a record has, by name. Statistics over sampling intervals are
 /// not in a record; links without traffic are omitted.
-pub fn metrics(record: &RunRecord) -> Vec<WholeMetric> {
-    let mut all = List(Vec::new());
+pub fn metrics(record: &RunRecord) -> Vec<RunMetric> {
+    let mut all = MetricList(Vec::new());
     for flow in &record.flows {
         let name = format!("flow.{}", flow.name);
         all.add(SubjectKind::Flow, &name, |m, s| self::flow(flow, m, s));
@@ -59,9 +59,9 @@ pub fn metrics(record: &RunRecord) -> Vec<WholeMetric> {
     all.0
 }
 
-struct List(Vec<WholeMetric>);
+struct MetricList(Vec<RunMetric>);
 
-impl List {
+impl MetricList {
     fn add(
         &mut self,
         kind: SubjectKind,
@@ -74,13 +74,13 @@ impl List {
             }
             if let Some(value) = value(measure, statistic).filter(|value| value.is_finite()) {
                 let name = format!("{subject}.{metric}");
-                self.0.push(WholeMetric { name, quantity: measure.quantity(), value });
+                self.0.push(RunMetric { name, quantity: measure.quantity(), value });
             }
         }
     }
 }
 
-/// Whether the measure has one value over the whole run, which another statistic names as well.
+/// Whether another statistic of the measure names the same value over the whole run.
 fn is_alias(measure: Measure, statistic: Statistic) -> bool {
     match measure {
         Measure::Retransmits | Measure::Sent | Measure::Received | Measure::Responses => {

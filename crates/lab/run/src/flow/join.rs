@@ -1,21 +1,21 @@
 //! Joins the results of the two ends of a flow that were on different agents.
 
-use crate::flow::{FlowResult, Half, Outcome, Transfers};
+use crate::flow::{FlowEnds, FlowResult, Outcome, Transfers};
 
 impl FlowResult {
-    /// The result as if one agent had run both ends. Times and outcome are from the opening end;
-    /// each count is from one end.
+    /// Joins two results to that of one agent with both ends. Times and outcome are from the
+    /// opening end; each count is from one end.
     ///
-    /// If the results are not from the two ends of a flow, returns the first.
+    /// Returns the first result if they are not from the two ends of a flow.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
-        let (opening, accepting) = match (self.half, other.half) {
-            (Half::Opening, Half::Accepting) => (self, other),
-            (Half::Accepting, Half::Opening) => (other, self),
+        let (opening, accepting) = match (self.ends, other.ends) {
+            (FlowEnds::Opening, FlowEnds::Accepting) => (self, other),
+            (FlowEnds::Accepting, FlowEnds::Opening) => (other, self),
             _ => return self,
         };
         let mut joined = opening;
-        joined.half = Half::Whole;
+        joined.ends = FlowEnds::Both;
         joined.outcome = outcome(joined.outcome, accepting.outcome);
         joined.started = joined.started.or(accepting.started);
         joined.sent_bytes += accepting.sent_bytes;
@@ -36,7 +36,7 @@ impl FlowResult {
         joined.rtt.merge(&accepting.rtt);
         joined.delay.merge(&accepting.delay);
         joined.latency.merge(&accepting.latency);
-        // Each end knows the waits of its own host only.
+        // Each end knows only the waits of its host.
         joined.adjusted = None;
         joined.goodput.merge(&accepting.goodput);
         joined.paths.extend(accepting.paths);
@@ -44,7 +44,8 @@ impl FlowResult {
     }
 }
 
-/// If both ends failed, the opening end may have failed because of the accepting end.
+/// The outcome is that of the opening end. If both ends failed, it includes the error of the
+/// accepting end, which may be the cause.
 fn outcome(opening: Outcome, accepting: Outcome) -> Outcome {
     match (opening, accepting) {
         (Outcome::Failed(why), Outcome::Failed(cause)) if why != cause => {
@@ -88,7 +89,7 @@ mod tests {
     }
 
     fn result(
-        half: Half,
+        ends: FlowEnds,
         counters: FlowCounters,
         outcome: Outcome,
         edges: &[(u16, u64)],
@@ -101,12 +102,12 @@ mod tests {
             completion: None,
         };
         let mut result = counters.into_result(FlowId(3), "f".to_owned(), &paced(), lifetime);
-        (result.half, result.edges) = (half, edges.to_vec());
+        (result.ends, result.edges) = (ends, edges.to_vec());
         result
     }
 
     /// Run 1: ten sent, the last four lost. Run 2: five sent, the newest in flight at the end.
-    fn halves(outcome: Outcome) -> [FlowResult; 2] {
+    fn ends(outcome: Outcome) -> [FlowResult; 2] {
         let (mut opening, mut accepting) = (FlowCounters::default(), FlowCounters::default());
         (opening.sent, accepting.received) = (1500, 900);
         opening.observe_datagrams(Datagrams { sent: 15, refused: 2, ..Datagrams::default() });
@@ -115,17 +116,17 @@ mod tests {
         (0..9).for_each(|_| accepting.record_delay(1000));
         let accepted = Outcome::Failed("connection reset".to_owned());
         [
-            result(Half::Opening, opening, outcome, &[(1, 10), (2, 3)]),
-            result(Half::Accepting, accepting, accepted, &[(2, 4), (1, 6)]),
+            result(FlowEnds::Opening, opening, outcome, &[(1, 10), (2, 3)]),
+            result(FlowEnds::Accepting, accepting, accepted, &[(2, 4), (1, 6)]),
         ]
     }
 
     #[test]
     fn joins_both_ends_in_either_order() {
-        let [opening, accepting] = halves(Outcome::Stopped);
+        let [opening, accepting] = ends(Outcome::Stopped);
         let joined = opening.clone().join(accepting.clone());
         assert_eq!(joined, accepting.join(opening));
-        assert_eq!((joined.half, &joined.outcome), (Half::Whole, &Outcome::Stopped));
+        assert_eq!((joined.ends, &joined.outcome), (FlowEnds::Both, &Outcome::Stopped));
         assert_eq!((joined.sent_bytes, joined.received_bytes), (1500, 900));
         let datagrams = Datagrams {
             sent: 15,
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn failure_names_the_error_of_both_ends() {
-        let [opening, accepting] = halves(Outcome::Failed("refused".to_owned()));
+        let [opening, accepting] = ends(Outcome::Failed("refused".to_owned()));
         let joined = accepting.join(opening).outcome;
         let both = "refused (other end: connection reset)";
         assert_eq!(joined, Outcome::Failed(both.to_owned()));
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn whole_results_are_not_joined() {
-        let [opening, accepting] = halves(Outcome::Completed);
+        let [opening, accepting] = ends(Outcome::Completed);
         let whole = opening.clone().join(accepting.clone());
         assert_eq!(whole.clone().join(accepting), whole);
         assert_eq!(opening.clone().join(opening.clone()), opening);

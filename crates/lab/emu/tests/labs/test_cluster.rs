@@ -30,7 +30,7 @@ const LEAD: Span = Span::from_millis(1);
 
 /// The plan of a lab's text.
 pub(crate) fn plan(text: &str) -> Plan {
-    let lab = lab::parse("cell.toml", text, Path::new(".")).unwrap_or_else(|e| panic!("{e}"));
+    let lab = lab::parse("cluster.toml", text, Path::new(".")).unwrap_or_else(|e| panic!("{e}"));
     lab.plans.into_iter().next().unwrap()
 }
 
@@ -48,9 +48,9 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn tell(&self, said: &ToShard) {
+    pub(crate) fn send(&self, message: &ToShard) {
         let Some(control) = &self.control else { return };
-        let mut line = serde_json::to_vec(said).unwrap();
+        let mut line = serde_json::to_vec(message).unwrap();
         line.push(b'\n');
         // An error means that the shard has ended.
         let _ = control.get_ref().write_all(&line);
@@ -90,7 +90,7 @@ impl Member {
     }
 
     /// The shard's report about its own run, and about each other agent.
-    pub(crate) fn observed(&self, plan: &Plan) -> (Ending, Vec<Peer>) {
+    pub(crate) fn reports(&self, plan: &Plan) -> (Ending, Vec<Peer>) {
         let (mut ending, mut peers) = (None, Vec::new());
         for seen in self.observations(plan) {
             match seen {
@@ -103,7 +103,7 @@ impl Member {
     }
 }
 
-pub(crate) struct Cell {
+pub(crate) struct TestCluster {
     pub(crate) members: Vec<Member>,
     /// The link between two agents, if it has an emulated delay.
     pub(crate) wire: Option<Wire>,
@@ -111,14 +111,14 @@ pub(crate) struct Cell {
     folder: tempfile::TempDir,
 }
 
-impl Cell {
+impl TestCluster {
     /// Forks the shards; `owner` returns the agent of a node by its name.
     pub(crate) fn launch(text: &str, members: u16, owner: impl Fn(&str) -> Option<u16>) -> Self {
         Self::with(text, members, owner, false)
     }
 
     /// Forks two shards connected by a wire.
-    pub(crate) fn wired(text: &str, owner: impl Fn(&str) -> Option<u16>) -> Self {
+    pub(crate) fn with_wire(text: &str, owner: impl Fn(&str) -> Option<u16>) -> Self {
         Self::with(text, 2, owner, true)
     }
 
@@ -146,17 +146,17 @@ impl Cell {
             plan,
         };
         let ends = is_wired.then(|| Ends::of([sockets[0].1, sockets[1].1]));
-        let mut cell = Self { members: Vec::new(), wire: None, since: Instant::now(), folder };
+        let mut cluster = Self { members: Vec::new(), wire: None, since: Instant::now(), folder };
         for (at, (trunk, address)) in sockets.into_iter().enumerate() {
-            let runs_dir = cell.folder.path().join(format!("m{at}"));
+            let runs_dir = cluster.folder.path().join(format!("m{at}"));
             let mut shard = Shard { own: AgentId::at(at), runs_dir, ..shard.clone() };
             if let Some(ends) = &ends {
                 shard.trunks[1 - at] = ends.address(1 - at);
             }
-            cell.fork(shard, trunk, address);
+            cluster.fork(shard, trunk, address);
         }
-        cell.wire = ends.map(Ends::connect);
-        cell
+        cluster.wire = ends.map(Ends::connect);
+        cluster
     }
 
     fn fork(&mut self, shard: Shard, trunk: OwnedFd, address: SocketAddr) {
@@ -186,35 +186,37 @@ impl Cell {
 
     /// Waits until all shards are ready and starts them together. Returns lab time zero.
     pub(crate) fn begin(&mut self) -> u64 {
-        self.until(|cell| cell.members.iter().all(|member| member.ready));
+        self.run_until(|cluster| cluster.members.iter().all(|member| member.ready));
         let origin_ns = sys::clock::monotonic() + 400_000_000;
-        self.tell(&ToShard::Start { origin_ns, bound_ns: 1_000 });
+        self.send(&ToShard::Start { origin_ns, bound_ns: 1_000 });
         origin_ns
     }
 
     /// Runs the lab until all shards have reported this lab time.
     pub(crate) fn run_to(&mut self, seconds: f64) {
         let at = (seconds * 1e9) as u64;
-        self.until(|cell| cell.members.iter().all(|member| member.progress.now_ns >= at));
+        self.run_until(|cluster| cluster.members.iter().all(|member| member.progress.now_ns >= at));
     }
 
-    pub(crate) fn tell(&self, said: &ToShard) {
-        self.members.iter().for_each(|member| member.tell(said));
+    pub(crate) fn send(&self, message: &ToShard) {
+        self.members.iter().for_each(|member| member.send(message));
     }
 
     /// Ends the lab when all shards are idle.
     pub(crate) fn finish(&mut self) {
-        self.until(|cell| cell.members.iter().all(|m| m.progress.idle || m.ended.is_some()));
+        self.run_until(|cluster| {
+            cluster.members.iter().all(|m| m.progress.idle || m.ended.is_some())
+        });
         self.stop();
     }
 
     pub(crate) fn stop(&mut self) {
-        self.tell(&ToShard::Stop);
-        self.until(|cell| cell.members.iter().all(|member| member.ended.is_some()));
+        self.send(&ToShard::Stop);
+        self.run_until(|cluster| cluster.members.iter().all(|member| member.ended.is_some()));
     }
 
     /// Forwards messages until `done`; a lab that hangs fails its test.
-    pub(crate) fn until(&mut self, done: impl Fn(&Self) -> bool) {
+    pub(crate) fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             let state: Vec<_> = self.members.iter().map(|m| (&m.progress, &m.ended)).collect();
             assert!(self.since.elapsed() < TIMEOUT, "{state:?}");
@@ -266,7 +268,7 @@ impl Cell {
                 FromShard::Program(_) if self.wire.as_ref().is_some_and(Wire::is_cut) => {}
                 FromShard::Program(event) => {
                     let others = self.members.iter().enumerate().filter(|(other, _)| *other != at);
-                    others.for_each(|(_, member)| member.tell(&ToShard::Program(event)));
+                    others.for_each(|(_, member)| member.send(&ToShard::Program(event)));
                 }
             }
             if !rest {

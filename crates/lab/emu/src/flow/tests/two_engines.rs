@@ -3,15 +3,15 @@
 use super::*;
 
 /// Clock offset of the second agent in nanoseconds.
-const SKEW: u64 = 3_000_000;
+const SKEW_NANOS: u64 = 3_000_000;
 
-/// A spec with only one of its ends.
-fn half(spec: &FlowSpec<'static>, half: Half) -> FlowSpec<'static> {
+/// The spec with only these ends.
+fn with_ends(spec: &FlowSpec<'static>, ends: FlowEnds) -> FlowSpec<'static> {
     let mut spec = spec.clone();
-    match half {
-        Half::Opening => spec.to_netns = None,
-        Half::Accepting => spec.from_netns = None,
-        Half::Whole => {}
+    match ends {
+        FlowEnds::Opening => spec.to_netns = None,
+        FlowEnds::Accepting => spec.from_netns = None,
+        FlowEnds::Both => {}
     }
     spec
 }
@@ -27,20 +27,21 @@ fn pair(test: &str) -> Option<&'static Pair> {
     Pair::new(test).map(|pair| &*Box::leak(Box::new(pair)))
 }
 
-/// Both halves of flows, each with its own engine, and the samples of both.
-struct Halves {
+/// Two engines with one end of each flow, and their samples.
+struct TwoEngines {
     opening: FlowEngine,
     accepting: FlowEngine,
     samples: [Samples; 2],
 }
 
-impl Halves {
-    /// The receivers' clock is [`SKEW`] ahead.
+impl TwoEngines {
+    /// The receivers' clock is [`SKEW_NANOS`] ahead.
     fn start(specs: &[FlowSpec<'static>]) -> Self {
-        let of = |which| specs.iter().map(|spec| half(spec, which)).collect();
+        let of = |which| specs.iter().map(|spec| with_ends(spec, which)).collect();
         let origin = sys::clock::monotonic() + 50_000_000;
-        let (accepting, received) = spawn_at(of(Half::Accepting), LabClock::new(origin - SKEW));
-        let (opening, sent) = spawn_at(of(Half::Opening), LabClock::new(origin));
+        let (accepting, received) =
+            spawn_at(of(FlowEnds::Accepting), LabClock::new(origin - SKEW_NANOS));
+        let (opening, sent) = spawn_at(of(FlowEnds::Opening), LabClock::new(origin));
         let (opening, accepting) = (opening.unwrap(), accepting.unwrap());
         Self { opening, accepting, samples: [sent, received] }
     }
@@ -54,7 +55,7 @@ impl Halves {
         samples.iter().filter(|s| s.flow == FlowId(flow)).map(|s| s.received_bytes).sum()
     }
 
-    /// Each flow's result, and the samples of both halves joined.
+    /// Each flow's result, and the joined samples.
     fn finish(self) -> (Vec<FlowResult>, Vec<FlowSample>) {
         let opening = self.opening.finish().results.into_iter();
         let results =
@@ -65,10 +66,10 @@ impl Halves {
     }
 
     fn run(specs: &[FlowSpec<'static>]) -> (Vec<FlowResult>, Vec<FlowSample>) {
-        let halves = Self::start(specs);
-        wait_until("the flows' end", || halves.opening.pending() == 0);
-        assert_eq!(halves.accepting.pending(), 0);
-        halves.finish()
+        let engines = Self::start(specs);
+        wait_until("the flows' end", || engines.opening.pending() == 0);
+        assert_eq!(engines.accepting.pending(), 0);
+        engines.finish()
     }
 }
 
@@ -121,15 +122,15 @@ fn every_kind(timeout: Span) -> Vec<Traffic> {
 }
 
 #[test]
-fn halves_come_to_what_one_engine_comes_to() {
-    let Some(pair) = pair("halves_come_to_what_one_engine_comes_to") else { return };
+fn two_engines_give_results_of_one_engine() {
+    let Some(pair) = pair("two_engines_give_results_of_one_engine") else { return };
     let specs = specs(pair, every_kind(Span::from_secs(30)));
     let (whole, _) = run(specs.clone());
-    let (joined, samples) = Halves::run(&specs);
+    let (joined, samples) = TwoEngines::run(&specs);
     for (joined, whole) in joined.iter().zip(&whole) {
         assert_eq!(
-            (&joined.outcome, joined.half),
-            (&Outcome::Completed, Half::Whole),
+            (&joined.outcome, joined.ends),
+            (&Outcome::Completed, FlowEnds::Both),
             "{joined:?}"
         );
         assert_eq!(whole.outcome, Outcome::Completed);
@@ -150,35 +151,35 @@ fn halves_come_to_what_one_engine_comes_to() {
         assert_eq!(sum, (joined.sent_bytes, joined.received_bytes));
     }
     assert!(joined[4].active >= Span::from_millis(100), "{:?}", joined[4]);
-    assert!(joined[4].delay.percentile(0.5) < MAX_DELAY, "{:?}", joined[4]);
+    assert!(joined[4].delay.percentile(0.5) < MAX_DELAY_NANOS, "{:?}", joined[4]);
     assert!(joined[0].rtt.count() > 0);
 }
 
 #[test]
-fn halves_stop_and_start_again() {
-    let Some(pair) = pair("halves_stop_and_start_again") else { return };
+fn split_flows_stop_and_start_again() {
+    let Some(pair) = pair("split_flows_stop_and_start_again") else { return };
     let endless = vec![bulk(None, 2, None), paced(8, 1000, None), bulk(Some(50_000), 1, None)];
-    let halves = Halves::start(&specs(pair, endless));
-    wait_until("data", || halves.received(0) > 0 && halves.received(1) > 0);
-    wait_until("the end of the third", || halves.opening.pending() == 0);
+    let engines = TwoEngines::start(&specs(pair, endless));
+    wait_until("data", || engines.received(0) > 0 && engines.received(1) > 0);
+    wait_until("the end of the third", || engines.opening.pending() == 0);
     // The receivers are stopped later, and receive nothing after that.
-    halves.opening.stop(FlowId(0));
-    halves.opening.stop(FlowId(1));
-    let received = || halves.received(0) + halves.received(1);
-    wait_for_silence(received);
-    halves.accepting.stop(FlowId(0));
-    halves.accepting.stop(FlowId(1));
-    wait_for_silence(received);
-    let before = [halves.received(0), halves.received(1)];
+    engines.opening.stop(FlowId(0));
+    engines.opening.stop(FlowId(1));
+    let received = || engines.received(0) + engines.received(1);
+    wait_until_no_data(received);
+    engines.accepting.stop(FlowId(0));
+    engines.accepting.stop(FlowId(1));
+    wait_until_no_data(received);
+    let before = [engines.received(0), engines.received(1)];
     // The senders start early; the receivers detect the start only by the data.
-    (0..3).for_each(|flow| halves.opening.start(FlowId(flow)));
-    let more = || halves.received(0) > before[0] && halves.received(1) > before[1];
-    wait_until("more data", || more() && halves.opening.pending() == 0);
-    halves.each(|engine| (0..3).for_each(|flow| engine.start(FlowId(flow))));
+    (0..3).for_each(|flow| engines.opening.start(FlowId(flow)));
+    let more = || engines.received(0) > before[0] && engines.received(1) > before[1];
+    wait_until("more data", || more() && engines.opening.pending() == 0);
+    engines.each(|engine| (0..3).for_each(|flow| engine.start(FlowId(flow))));
     wait_until("the third run of the third", || {
-        halves.opening.pending() == 0 && halves.received(2) == 150_000
+        engines.opening.pending() == 0 && engines.received(2) == 150_000
     });
-    let (results, _) = halves.finish();
+    let (results, _) = engines.finish();
     assert_eq!(results[0].outcome, Outcome::Stopped, "{:?}", results[0]);
     assert_eq!(results[1].outcome, Outcome::Stopped, "{:?}", results[1]);
     assert_eq!(results[1].datagrams.unwrap().damaged, 0);
@@ -187,8 +188,8 @@ fn halves_stop_and_start_again() {
 }
 
 #[test]
-fn a_duration_ends_both_halves() {
-    let Some(pair) = pair("a_duration_ends_both_halves") else { return };
+fn duration_ends_both_ends_of_flow() {
+    let Some(pair) = pair("duration_ends_both_ends_of_flow") else { return };
     let endless =
         transfers(Sizes::Fixed(Bytes::new(30_000)), Arrivals::Every(Span::from_millis(1)), None);
     let kinds = vec![bulk(None, 2, None), paced(8, 1000, None), endless, rpc(None, Span::ZERO)];
@@ -197,7 +198,7 @@ fn a_duration_ends_both_halves() {
     for spec in &mut specs {
         spec.flow.duration = Some(Span::from_secs(3));
     }
-    let (results, _) = Halves::run(&specs);
+    let (results, _) = TwoEngines::run(&specs);
     for result in &results {
         assert_eq!(result.outcome, Outcome::Expired, "{result:?}");
         assert!(result.received_bytes > 0 && result.started.is_some(), "{result:?}");
@@ -207,15 +208,15 @@ fn a_duration_ends_both_halves() {
 }
 
 #[test]
-fn a_sender_waits_for_its_receivers_machine() {
-    let Some(pair) = pair("a_sender_waits_for_its_receivers_machine") else { return };
+fn sender_waits_for_agent_of_receiver() {
+    let Some(pair) = pair("sender_waits_for_agent_of_receiver") else { return };
     let specs = specs(pair, every_kind(Span::from_secs(1)));
-    let of = |which| specs.iter().map(|spec| half(spec, which)).collect();
+    let of = |which| specs.iter().map(|spec| with_ends(spec, which)).collect();
     let clock = LabClock::new(sys::clock::monotonic());
-    let (opening, _) = spawn_at(of(Half::Opening), clock.clone());
+    let (opening, _) = spawn_at(of(FlowEnds::Opening), clock.clone());
     let opening = opening.unwrap();
     std::thread::sleep(Duration::from_secs(3));
-    let (accepting, _) = spawn_at(of(Half::Accepting), clock);
+    let (accepting, _) = spawn_at(of(FlowEnds::Accepting), clock);
     let accepting = accepting.unwrap();
     wait_until("the flows' end", || opening.pending() == 0);
     let joined = opening
@@ -238,13 +239,13 @@ fn a_sender_waits_for_its_receivers_machine() {
 }
 
 #[test]
-fn datagrams_that_nothing_follows_are_lost() {
-    let Some(pair) = pair("datagrams_that_nothing_follows_are_lost") else { return };
-    let halves = Halves::start(&specs(pair, vec![paced(8, 1000, Some(3_000_000))]));
-    wait_until("datagrams", || halves.received(0) > 20_000);
+fn counts_lost_datagrams_at_end_of_flow() {
+    let Some(pair) = pair("counts_lost_datagrams_at_end_of_flow") else { return };
+    let engines = TwoEngines::start(&specs(pair, vec![paced(8, 1000, Some(3_000_000))]));
+    wait_until("datagrams", || engines.received(0) > 20_000);
     pair.set_up(1, false).unwrap();
-    wait_until("the sender's patience", || halves.opening.pending() == 0);
-    let (results, _) = halves.finish();
+    wait_until("the sender's timeout", || engines.opening.pending() == 0);
+    let (results, _) = engines.finish();
     let datagrams = results[0].datagrams.unwrap();
     assert_eq!(results[0].outcome, Outcome::Completed, "{:?}", results[0]);
     assert!(datagrams.lost > 0 && datagrams.sent == 3000, "{datagrams:?}");
@@ -252,37 +253,37 @@ fn datagrams_that_nothing_follows_are_lost() {
 }
 
 #[test]
-fn flows_end_with_the_machine_of_their_other_end() {
-    let Some(pair) = pair("flows_end_with_the_machine_of_their_other_end") else { return };
+fn flows_fail_when_agent_of_other_end_is_lost() {
+    let Some(pair) = pair("flows_fail_when_agent_of_other_end_is_lost") else { return };
     let endless = || vec![bulk(None, 1, None), rpc(None, Span::ZERO), paced(8, 1000, None)];
-    let Halves { opening, accepting, samples } = Halves::start(&specs(pair, endless()));
+    let TwoEngines { opening, accepting, samples } = TwoEngines::start(&specs(pair, endless()));
     let received = || samples[1].lock().unwrap().iter().map(|s| s.received_bytes).sum::<u64>();
     wait_until("data", || received() > 0);
     // The other agent's connections are reset. A datagram flow gets no error, so
     // it needs the report.
     drop(accepting);
-    opening.lose(FlowId(2));
+    opening.on_agent_lost(FlowId(2));
     std::thread::sleep(Duration::from_secs(5));
     let results = opening.finish().results;
-    for (result, why) in results.iter().zip(["", "", "the machine of its other end was lost"]) {
+    for (result, why) in results.iter().zip(["", "", "the agent of its other end was lost"]) {
         let Outcome::Failed(error) = &result.outcome else { panic!("{result:?}") };
         assert!(error.contains(why), "{error}");
     }
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_by_both() {
-    let Some(pair) = pair("a_port_that_is_taken_is_told_by_both") else { return };
+fn reports_occupied_receiver_port() {
+    let Some(pair) = pair("reports_occupied_receiver_port") else { return };
     let specs = specs(pair, vec![bulk(Some(1000), 1, None)]);
     let taken = std::net::SocketAddr::new(V4[1].into(), specs[0].port + 1);
     let listener = namespace::in_net(pair.netns[1].as_fd(), || std::net::TcpListener::bind(taken));
     let listener = listener.unwrap().unwrap();
-    let halves = Halves::start(&specs);
+    let engines = TwoEngines::start(&specs);
     // Another process accepts the connection and closes it.
     drop(listener.accept().unwrap());
     drop(listener);
-    wait_until("the failure", || halves.opening.pending() == 0);
-    let (results, _) = halves.finish();
+    wait_until("the failure", || engines.opening.pending() == 0);
+    let (results, _) = engines.finish();
     let Outcome::Failed(error) = &results[0].outcome else { panic!("{results:?}") };
     assert!(error.contains("other end: bind"), "{error}");
 }
