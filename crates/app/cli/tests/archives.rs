@@ -89,7 +89,7 @@ fn last_line_and_status_say_whether_anything_is_missing() {
         let output = collect(dir.path(), &args);
         assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
         let line = last(&output);
-        let parts = ["; incomplete: ", " gaps, ", " bytes missing", "show gaps damaged"];
+        let parts = ["; incomplete: 1 gap, ", " bytes missing", "show gaps damaged"];
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");
         fs::remove_dir_all(dir.path().join("damaged")).unwrap();
     }
