@@ -21,8 +21,8 @@ fn commit() -> Option<String> {
     if Path::new(&git(&["rev-parse", "--show-toplevel"])?).canonicalize().ok()? != root {
         return None;
     }
-    // Files that git changes when HEAD moves. Cargo would run this script in each build for a
-    // missing one.
+    // Files that git changes when HEAD moves. For a missing file, Cargo
+    // would run this script in each build.
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]).unwrap_or_default();
     for name in
         ["HEAD", "logs/HEAD", "packed-refs", &branch].into_iter().filter(|it| !it.is_empty())

@@ -19,7 +19,7 @@ impl From<RegistryError> for Failure {
 }
 
 /// The registry, after removing the entries of killed runs.
-pub(crate) fn swept(terminal: &Terminal) -> Result<Registry, Failure> {
+pub(crate) fn swept_registry(terminal: &Terminal) -> Result<Registry, Failure> {
     let registry = Registry::open()?;
     sweep(&registry, terminal)?;
     Ok(registry)
@@ -124,24 +124,28 @@ fn object(entry: &Entry) -> Value {
 }
 
 pub(crate) fn exec(args: &Exec, terminal: &Terminal) -> Verdict {
-    inside(&args.lab, &args.host, args.user.as_deref(), &args.command, terminal)
+    run_on_host(&args.lab, &args.host, args.user.as_deref(), &args.command, terminal)
+}
+
+/// The shell of the user who started this command.
+pub(crate) fn user_shell() -> OsString {
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    shell.unwrap_or_else(|| "/bin/sh".into())
 }
 
 pub(crate) fn shell(args: &Shell, terminal: &Terminal) -> Verdict {
-    let shell = std::env::var_os("SHELL").filter(|s| !s.is_empty());
-    let shell = shell.unwrap_or_else(|| "/bin/sh".into());
     terminal.note(format!("shell on {} of {}; exit with `exit`", args.host, args.lab));
-    inside(&args.lab, &args.host, args.user.as_deref(), &[shell], terminal)
+    run_on_host(&args.lab, &args.host, args.user.as_deref(), &[user_shell()], terminal)
 }
 
-fn inside(
+fn run_on_host(
     lab: &str,
     host: &str,
     user: Option<&str>,
     command: &[OsString],
     terminal: &Terminal,
 ) -> Verdict {
-    let entry = find(&swept(terminal)?, lab)?;
+    let entry = find(&swept_registry(terminal)?, lab)?;
     let Some(place) = entry.hosts.get(host) else {
         let hosts: Vec<&str> = entry.hosts.keys().map(String::as_str).take(20).collect();
         let failure = Failure::usage(format!("lab {} has no host `{host}`", entry.name));

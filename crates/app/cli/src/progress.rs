@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eta_fits_a_narrow_terminal() {
+    fn progress_fits_narrow_terminal() {
         let progress = sim::run::Progress {
             now: Time::ZERO + Span::from_secs(43_200),
             duration: Span::from_secs(86_400),

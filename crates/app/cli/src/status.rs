@@ -111,6 +111,11 @@ pub(crate) fn status(args: &Status, terminal: &Terminal) -> Verdict {
     Ok(Exit::Ok)
 }
 
+/// The text of a JSON string; empty for other values.
+pub(crate) fn string(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 fn row(status: &Value) -> Vec<String> {
     let text = |key: &str| status[key].as_str().unwrap_or("-").to_owned();
     let count = |key: &str| status[key].as_array().map_or(0, Vec::len);
@@ -142,9 +147,9 @@ fn find(
     let found = if given.is_empty() { daemon::sockets(folders)? } else { given.to_vec() };
     let mut list = Vec::new();
     for path in &found {
-        match ops::ask(path, schema) {
+        match ops::read_status(path, schema) {
             Ok(status) => list.push(status),
-            // A killed process leaves its socket.
+            // The socket of a killed process remains.
             Err(error) if given.is_empty() => terminal.note(format!("note: {error}")),
             Err(error) => return Err(failure(&error).help(none)),
         }

@@ -47,8 +47,8 @@ impl Daemon {
         Self { child: command.spawn().unwrap(), dir }
     }
 
-    /// Fields of its status, once all its threads have dropped privileges.
-    fn status(&mut self, uid: u32, capabilities: u64) {
+    /// Waits until all threads have exactly these privileges.
+    fn await_privileges(&mut self, uid: u32, capabilities: u64) {
         let path = format!("/proc/{}/task", self.child.id());
         let expected = [
             ("Uid", format!("{uid}\t{uid}\t{uid}\t{uid}")),
@@ -108,13 +108,13 @@ fn collector_keeps_raw_sockets_only() {
     }
     let args = ["collect", "--interface", "lo", "--out", "archive", "--user", "nobody"];
     let mut daemon = Daemon::start("", &args, &[]);
-    daemon.status(nobody(), NET_RAW | NET_BIND_SERVICE);
+    daemon.await_privileges(nobody(), NET_RAW | NET_BIND_SERVICE);
     assert!(daemon.has_filter());
     let archive = fs::metadata(daemon.dir.path().join("archive")).unwrap();
     assert_eq!(archive.uid(), nobody());
     let args = ["collect", "--listen", "127.0.0.1:5000", "--out", "archive", "--user", "root"];
     let mut daemon = Daemon::start("", &args, &[]);
-    daemon.status(0, NET_BIND_SERVICE);
+    daemon.await_privileges(0, NET_BIND_SERVICE);
     assert!(daemon.has_filter());
 }
 
@@ -125,7 +125,7 @@ fn mctcp_keeps_low_ports_only() {
     }
     let args = ["mctcp", "serve", "--listen", "127.0.0.1:443", "--user", "nobody"];
     let mut daemon = Daemon::start("", &args, &[]);
-    daemon.status(nobody(), NET_BIND_SERVICE);
+    daemon.await_privileges(nobody(), NET_BIND_SERVICE);
     assert!(daemon.has_filter());
 }
 
@@ -142,7 +142,7 @@ fn bundler_keeps_network_capabilities_only() {
     let files = [("box.toml", config)];
     let args = ["bundle", "receive", "--config", "box.toml", "--user", "nobody"];
     let mut daemon = Daemon::start("", &args, &files);
-    daemon.status(nobody(), NET_ADMIN | NET_RAW | NET_BIND_SERVICE);
+    daemon.await_privileges(nobody(), NET_ADMIN | NET_RAW | NET_BIND_SERVICE);
     assert!(daemon.has_filter());
 }
 
@@ -154,8 +154,8 @@ fn own_capabilities() -> u64 {
 }
 
 #[test]
-fn agent_keeps_what_labs_need_only() {
-    if !possible("agent_keeps_what_labs_need_only") {
+fn agent_keeps_lab_capabilities_only() {
+    if !possible("agent_keeps_lab_capabilities_only") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -179,8 +179,8 @@ fn agent_keeps_what_labs_need_only() {
 }
 
 #[test]
-fn unknown_user_is_an_error() {
-    if !possible("unknown_user_is_an_error") {
+fn rejects_unknown_user() {
+    if !possible("rejects_unknown_user") {
         return;
     }
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

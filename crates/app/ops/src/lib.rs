@@ -37,7 +37,7 @@ pub use listen::{MAX_REFUSED, Slots, listen};
 pub use metrics::text;
 use service::ServiceState;
 use socket::Socket;
-pub use socket::ask;
+pub use socket::read_status;
 
 /// An error of serving or reading the status of a command.
 #[derive(Debug, thiserror::Error)]

@@ -125,7 +125,7 @@ pub async fn listen(
         };
         if let Some(slot) = slots.take().await {
             let number = slots.next.fetch_add(1, Ordering::Relaxed);
-            // The task must not end its silence before it is in the table.
+            // The task must not remove its entry before the entry is inserted.
             let mut silent = slots.silent();
             let client = Client::new(stream, slot);
             let task = tokio::spawn(serve(client, router.clone(), Arc::clone(slots), number));
@@ -194,7 +194,7 @@ impl<S: Stream> Client<S> {
     }
 
     /// The result of a write, or an error after [`WRITE_TIMEOUT`] without success.
-    fn in_time<T>(
+    fn with_deadline<T>(
         &mut self,
         context: &mut Context<'_>,
         result: Poll<io::Result<T>>,
@@ -229,7 +229,7 @@ impl<S: Stream> AsyncWrite for Client<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.in_time(context, result)
+        self.with_deadline(context, result)
     }
 
     fn poll_write_vectored(
@@ -238,7 +238,7 @@ impl<S: Stream> AsyncWrite for Client<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.in_time(context, result)
+        self.with_deadline(context, result)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -35,7 +35,7 @@ pub(crate) struct Column {
     /// Number of characters; 0: the rest of the line, shared by columns with 0.
     pub(crate) width: u16,
     pub(crate) is_right: bool,
-    /// Width of the terminal from which it is shown.
+    /// Minimum width of the terminal at which the column is shown.
     pub(crate) from: u16,
 }
 
@@ -97,7 +97,7 @@ pub(crate) enum Cell {
     Text(String, Tone),
     /// A value, and its text.
     Number(f64, String),
-    /// A share of the limit; NaN without one.
+    /// A share of the limit; NaN without a limit.
     Load(f64),
     Trend,
 }

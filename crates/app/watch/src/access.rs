@@ -1,5 +1,4 @@
-//! Access to the page: only the user who started the server, with a browser that asked for this
-//! server.
+//! Access control: only the user who started the server can open the page.
 //!
 //! The URL has a token that is valid once; the response to it sets a cookie, which all other
 //! requests need. The host name is checked, so that names which other servers resolve to a loopback
@@ -74,7 +73,7 @@ impl Access {
         pairs.any(|(other, given)| other == name && is_equal(given, value))
     }
 
-    /// Whether this is the valid token, which then is not valid any more.
+    /// Whether this is the valid token; it is valid once.
     fn use_token(&self, given: &str) -> bool {
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         token.take_if(|token| is_equal(given, token)).is_some()
@@ -101,7 +100,7 @@ fn random() -> io::Result<String> {
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// Passes permitted requests on.
+/// Forwards permitted requests.
 pub(crate) async fn check(
     State(shared): State<Arc<Shared>>,
     request: Request,

@@ -125,7 +125,7 @@ fn m2_joins(
         });
         let since = Instant::now();
         cluster.start("m2", Some(agent));
-        until("m2 to join", || cluster.said("m2").contains("agent m1 is alive").then_some(()));
+        until("m2 to join", || cluster.printed("m2").contains("agent m1 is alive").then_some(()));
         let joined = since.elapsed();
         cluster.await_pair(agent);
         let answered = since.elapsed();
@@ -139,7 +139,7 @@ fn m2_joins(
     });
     let opened = flood.opened.load(Ordering::Relaxed);
     eprintln!("{opened} connections, of which {} failed", flood.failed.load(Ordering::Relaxed));
-    assert!(!cluster.said("m2").contains("certificate"), "{}", cluster.said("m2"));
+    assert!(!cluster.printed("m2").contains("certificate"), "{}", cluster.printed("m2"));
 }
 
 #[test]

@@ -49,23 +49,23 @@ pub(crate) fn run(test: &str, inner: &str, options: &[&str]) {
     command.args(["--exact", inner, "--ignored", "--nocapture", "--test-threads", "1"]);
     // No timeout here: each step inside has one.
     let output = command.output().unwrap();
-    let mut said = String::new();
+    let mut printed = String::new();
     if !output.status.success() {
         for log in fs::read_dir(bench.path()).unwrap().filter_map(|entry| Some(entry.ok()?.path()))
         {
             if log.extension().is_some_and(|extension| extension == "log") {
                 let text = fs::read_to_string(&log).unwrap();
-                let _ = writeln!(said, "--- {}\n{text}", log.display());
+                let _ = writeln!(printed, "--- {}\n{text}", log.display());
             }
         }
     }
     // The failed assertion comes last: reports of failures are cut at their start.
-    said += &String::from_utf8_lossy(&output.stdout);
-    said += &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "no test {inner}: {said}");
+    printed += &String::from_utf8_lossy(&output.stdout);
+    printed += &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("1 passed"), "no test {inner}: {printed}");
     // The output of a test that passes is not shown, except why it decided nothing.
-    for line in said.lines().filter(|line| line.starts_with("INCONCLUSIVE")) {
+    for line in printed.lines().filter(|line| line.starts_with("INCONCLUSIVE")) {
         eprintln!("{line}");
     }
 }
@@ -112,13 +112,13 @@ impl Cluster {
 
     pub(crate) fn status(&self) -> Value {
         let output = self.command(&["cluster", "status", "--json"]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{printed}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// A number that is constant during the lifetime of the agent.
-    pub(crate) fn agent(&self, name: &str) -> u32 {
+    /// The process number of an agent.
+    pub(crate) fn agent_pid(&self, name: &str) -> u32 {
         let text = fs::read_to_string(self.place.join(name).join("pid")).unwrap();
         text.trim().parse().unwrap()
     }
@@ -143,7 +143,7 @@ impl Cluster {
         agent: &str,
         running: &mut Running,
     ) -> [(u32, u32); N] {
-        let agent = self.agent(agent);
+        let agent = self.agent_pid(agent);
         running.until("programs ran", || {
             let shards = children(agent).into_iter();
             let both =

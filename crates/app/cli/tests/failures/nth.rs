@@ -1,7 +1,6 @@
 //! The n-th write, system call or allocation fails.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -78,14 +77,14 @@ fn fault(bench: &Bench, ended: &Injected, tables: &[&str]) -> Option<String> {
 
 /// Runs a lab with a failure at every `stride`-th call, or at each call if there are at most
 /// `places`.
-fn every(test: &str, target: Target, verb: &str, lab: &str, places: u64, limit: Duration) {
+fn fail_each(test: &str, target: Target, subcommand: &str, lab: &str, places: u64) {
     let Some(injector) = Injector::new(test) else { return };
     let tables = ["links.parquet", "flows.parquet"];
     let run = |n| {
         let bench = Bench::new();
         bench.write("lab.toml", lab);
-        let args = [verb, "lab.toml", "--no-progress", "--no-report"];
-        let ended = injector.run(&bench, (target, n), &args, limit);
+        let args = [subcommand, "lab.toml", "--no-progress", "--no-report"];
+        let ended = injector.run(&bench, (target, n), &args);
         let fault = fault(&bench, &ended, &tables);
         (ended, fault)
     };
@@ -111,24 +110,22 @@ fn every(test: &str, target: Target, verb: &str, lab: &str, places: u64, limit: 
     );
 }
 
-const SHORT: Duration = Duration::from_secs(60);
-
 #[test]
 fn virtual_run_has_a_final_status_after_any_failed_write() {
     let test = "virtual_run_has_a_final_status_after_any_failed_write";
-    every(test, Target::Write, "sim", SIMULATED, u64::MAX, SHORT);
+    fail_each(test, Target::Write, "sim", SIMULATED, u64::MAX);
 }
 
 #[test]
 fn virtual_run_has_a_final_status_after_any_failed_system_call() {
     let test = "virtual_run_has_a_final_status_after_any_failed_system_call";
-    every(test, Target::Call, "sim", SIMULATED, repetitions(150, usize::MAX) as u64, SHORT);
+    fail_each(test, Target::Call, "sim", SIMULATED, repetitions(150, usize::MAX) as u64);
 }
 
 #[test]
 fn virtual_run_has_a_final_status_after_any_failed_allocation() {
     let test = "virtual_run_has_a_final_status_after_any_failed_allocation";
-    every(test, Target::Allocation, "sim", SIMULATED, repetitions(150, usize::MAX) as u64, SHORT);
+    fail_each(test, Target::Allocation, "sim", SIMULATED, repetitions(150, usize::MAX) as u64);
 }
 
 #[test]
@@ -136,6 +133,6 @@ fn real_run_has_a_final_status_after_any_failure() {
     let test = "real_run_has_a_final_status_after_any_failure";
     requires_labs!();
     for target in [Target::Write, Target::Call, Target::Allocation] {
-        every(test, target, "run", REAL, repetitions(12, 200) as u64, SHORT);
+        fail_each(test, target, "run", REAL, repetitions(12, 200) as u64);
     }
 }

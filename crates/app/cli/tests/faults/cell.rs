@@ -44,6 +44,17 @@ pub(crate) fn possible(test: &str) -> bool {
         || skip(test, &format!("no namespaces: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
+/// Leaves the test, with a message, unless such a command works.
+macro_rules! requires_cell {
+    () => {{
+        fn test() {}
+        if !super::cell::possible(super::bench::caller(&test)) {
+            return;
+        }
+    }};
+}
+pub(crate) use requires_cell;
+
 /// Runs the ignored test `inner` of this program in a cell.
 pub(crate) fn run(test: &str, inner: &str) {
     if !possible(test) {
@@ -66,9 +77,9 @@ pub(crate) fn run(test: &str, inner: &str) {
         .env(INSIDE, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "no test {inner}: {said}");
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("1 passed"), "no test {inner}: {printed}");
 }
 
 /// Possible remains in a cell.

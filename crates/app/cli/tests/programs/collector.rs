@@ -64,7 +64,7 @@ fn joined(archive: &Path, to: &Path) {
 }
 
 /// A number in a line of a speaker; 0 if it has none of this name.
-fn said(line: &str, name: &str) -> u64 {
+fn printed(line: &str, name: &str) -> u64 {
     let action: serde_json::Value = serde_json::from_str(line).unwrap();
     action[name].as_u64().unwrap_or_default()
 }
@@ -131,21 +131,22 @@ fn archives_received_messages(router: &str, script: &str, sessions: usize, drops
         let counts = (dumped.len(), kept.len());
         assert!(drops || counts.0 == counts.1, "{router}, {peer}: {counts:?}");
         let lines = run.stdout(&format!("speaker.{name}"));
-        let sent: u64 = lines.lines().map(|line| said(line, "bytes")).sum();
+        let sent: u64 = lines.lines().map(|line| printed(line, "bytes")).sum();
         let bytes: usize = kept.iter().map(Vec::len).sum();
         assert_eq!(bytes as u64, sent, "{router}, {peer}");
         // The speaker accepts the OPEN of a router that then rejects the session, for example
         // because it has not seen the end of the previous one. The collector has only the
         // speaker's messages, so this is a session for it.
-        let accepted = lines.lines().map(|line| said(line, "accepted")).max().unwrap_or_default();
+        let accepted =
+            lines.lines().map(|line| printed(line, "accepted")).max().unwrap_or_default();
         let plausible = sessions..=accepted as usize;
         assert!(plausible.contains(up), "{router}, {peer}: {up} of {plausible:?} sessions");
     }
     assert_eq!(ours.keys().collect::<Vec<_>>(), peers.iter().collect::<Vec<_>>());
-    let said: serde_json::Value =
+    let printed: serde_json::Value =
         serde_json::from_slice(&fs::read(out.join("collected.json")).unwrap()).unwrap();
     for nothing in ["kernel_drops", "missing_bytes", "gaps", "bad_checksums", "troubles"] {
-        assert_eq!(said[nothing], 0, "{nothing}: {}", run.story());
+        assert_eq!(printed[nothing], 0, "{nothing}: {}", run.dump());
     }
 }
 

@@ -6,7 +6,7 @@ use super::routing::{bird, lab, program};
 const LAB: &str = "duration = \"100 s\"\nrouting = \"none\"";
 
 #[test]
-fn ospf_of_both_versions_becomes_full() {
+fn ospfv2_and_ospfv3_reach_state_full() {
     requires_labs!("bird", "ip", "ping");
     let bench = Bench::new();
     bench.write("r1.conf", include_str!("../field/c12-lla/r1.conf"));
@@ -33,7 +33,7 @@ ip -6 addr show dev eth0
     let learnt = shown.lines().find(|line| line.starts_with("fd00:aa:2::/48")).unwrap();
     assert!(learnt.contains("via fe80::"), "{learnt}");
     assert_eq!(shown.matches("inet6 fe80::").count(), 1, "{shown}");
-    assert!(run.stdout("all-nodes").contains("bytes from fe80::"), "{}", run.story());
+    assert!(run.stdout("all-nodes").contains("bytes from fe80::"), "{}", run.dump());
 }
 
 /// Each router announces a prefix to the others by `RIPng` (RFC 2080).

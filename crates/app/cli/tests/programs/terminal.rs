@@ -15,11 +15,11 @@ run = "sleep 200"
 
 /// Runs a Python script that starts commands on pseudoterminals.
 #[track_caller]
-pub(super) fn on_a_terminal(bench: &Bench, script: &str, args: &[&str]) {
+pub(super) fn run_on_terminal(bench: &Bench, script: &str, args: &[&str]) {
     bench.write("session.py", include_str!("session.py"));
     bench.write("script.py", script);
     let mut python = std::process::Command::new("python3");
-    bench.dress(&mut python);
+    bench.prepare(&mut python);
     python.args(["-B", "script.py", super::bench::NETARIUM]).args(args);
     let output = python.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -35,7 +35,7 @@ fn gives_interactive_commands_a_terminal_of_the_lab() {
     let bench = Bench::new();
     let run = bench.start(LAB, &[]);
     bench.wait_for("terminals");
-    on_a_terminal(&bench, include_str!("terminal.py"), is_root().then_some("--root").as_slice());
+    run_on_terminal(&bench, include_str!("terminal.py"), is_root().then_some("--root").as_slice());
     run.signal("-INT");
     run.finish();
 }
