@@ -82,7 +82,7 @@ pub(crate) fn ps(terminal: &Terminal) -> Verdict {
         return Ok(Exit::Ok);
     }
     let row = |entry: &Entry| {
-        let (state, up) = (state(entry).to_owned(), clock(age(entry)));
+        let (state, up) = (state(entry).to_owned(), clock_text(age(entry)));
         let (pid, hosts) = (entry.supervisor.pid.to_string(), entry.hosts.len().to_string());
         let folder = entry.folder.display().to_string();
         vec![entry.name.clone(), entry.id.clone(), state, up, pid, hosts, folder]
@@ -105,7 +105,7 @@ fn age(entry: &Entry) -> u64 {
     now.map_or(0, |now| now.as_secs()).saturating_sub(entry.started_unix)
 }
 
-fn clock(seconds: u64) -> String {
+fn clock_text(seconds: u64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 

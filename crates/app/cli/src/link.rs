@@ -122,7 +122,7 @@ impl Runs {
     }
 }
 
-/// The command line as it was given.
+/// The command line of this process.
 fn repeat() -> String {
     let words = std::env::args().skip(1).map(|word| shell_word(&word));
     ["netarium".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")

@@ -23,7 +23,7 @@ use crate::{Failure, Verdict, files, interrupts, jobs, labs, run as run_command,
 /// The file in the run folder with the output of the process that supervises the lab.
 const LOG_FILE: &str = "run.log";
 
-/// Interval at which interrupts are noticed while a lab starts.
+/// Interval of checks for interrupts while a lab starts.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum time for a lab to end, including the grace times of its programs.

@@ -24,7 +24,7 @@ use crate::args::watch::{LOOPBACK, Watch};
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict, interrupts, labs, results};
 
-/// Interval at which interrupts are noticed.
+/// Interval of checks for interrupts.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Environment variables of graphical sessions; without them, no browser is opened.
@@ -219,7 +219,7 @@ impl<'a> SimulationView<'a> {
             && let Some(hello) = self.live.hello()
             && let Err(failure) = self.serve(PathBuf::from(hello.run))
         {
-            // Without a page, the run would wait for ever.
+            // Without a page, the run would wait indefinitely.
             self.live.watch(true);
             self.live.change(ClockChange::Speed { permille: None });
             self.has_failed = true;

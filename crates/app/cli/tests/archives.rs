@@ -31,10 +31,14 @@ fn object(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The path of a file in `data/bgp`.
+fn data(file: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../data/bgp");
+    folder.join(file).display().to_string()
+}
+
 fn capture() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let path: PathBuf = root.join("data/bgp/pcap/addpath-extmsg-as4-v6-md5.pcap");
-    path.display().to_string()
+    data("pcap/addpath-extmsg-as4-v6-md5.pcap")
 }
 
 /// A folder with an archive of the capture.
@@ -106,8 +110,7 @@ fn reports_missing_data_in_last_line_and_exit_code() {
 #[test]
 fn capture_of_one_session_is_complete_only_with_router() {
     let dir = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let file = root.join("data/bgp/field/26-other-port/port1179.pcap").display().to_string();
+    let file = data("field/26-other-port/port1179.pcap");
     let read = ["--read", &file, "--port", "1179", "--strict", "--out"];
     let guess = collect(dir.path(), &[&read[..], &["guess"]].concat());
     assert_eq!(guess.status.code(), Some(1));
@@ -245,7 +248,6 @@ fn bmp_station_receives_all_of_a_file_before_the_command_exits() {
     const INITIATION: u8 = 4;
     const TERMINATION: u8 = 5;
     let dir = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../data/bgp/field");
     let station = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = station.local_addr().unwrap().to_string();
     let reader = std::thread::spawn(move || {
@@ -254,7 +256,7 @@ fn bmp_station_receives_all_of_a_file_before_the_command_exits() {
         stream.read_to_end(&mut bytes).unwrap();
         bytes
     });
-    let file = root.join("24-cut-then-down/one-lost-peer-closes.pcap").display().to_string();
+    let file = data("field/24-cut-then-down/one-lost-peer-closes.pcap");
     let args = ["--read", &file, "--router", "192.0.2.1", "--bmp", &address, "--strict"];
     let output = collect(dir.path(), &args);
     let errors = text(&output.stderr);
@@ -330,7 +332,7 @@ fn half_open_requests_do_not_stop_the_archive() {
             client
         })
         .collect();
-    // The response to a whole request shows that all were accepted, and that they make room.
+    // The response to a whole request shows that all were accepted and replaced.
     let mut client = TcpStream::connect(&address).unwrap();
     client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

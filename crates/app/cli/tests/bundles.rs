@@ -243,7 +243,7 @@ fn number(path: &Path) -> u64 {
 fn assert_connection_survives(test: &str, more: &str) {
     let Some(sites) = Sites::new(test) else { return };
     let sink = sites.python(&sites.hosts[1], "sink.py", SINK, &[]);
-    until("it listens", || sites.path("listening").exists());
+    until("the receiver listens", || sites.path("listening").exists());
     let mut receivebox = sites.start("receive", more);
     let mut sendbox = sites.start("send", more);
     let source = sites.python(&sites.hosts[0], "source.py", SOURCE, &[]);
@@ -303,7 +303,7 @@ fn delivers_packets_unchanged_in_order() {
     let _sendbox = sites.start("send", "");
     assert!(sites.ping());
     let capture = sites.python(&sites.hosts[1], "capture.py", CAPTURE, &[]);
-    until("it captures", || sites.path("capturing").exists());
+    until("the capture begins", || sites.path("capturing").exists());
     sites.python(&sites.hosts[0], "packets.py", PACKETS, &[]).output();
     capture.output();
     let read = |name: &str| -> Vec<_> {
@@ -318,7 +318,7 @@ fn delivers_packets_unchanged_in_order() {
         assert_eq!(of(&sent).len(), 200);
         assert_eq!(of(&sent), of(&got), "flow {flow}");
     }
-    until("all are counted at both boxes", || {
+    until("both gateways count all packets", || {
         let (here, there) = (sites.status("send"), sites.status("receive"));
         let sent = here["bundles"][0]["sent_bytes"].as_u64().unwrap();
         sent > 0 && there["bundles"][0]["received_bytes"].as_u64() == Some(sent)
@@ -388,7 +388,7 @@ fn rejects_replayed_capture() {
     let _receivebox = sites.start("receive", more);
     let mut sendbox = sites.start("send", more);
     let _count = sites.python(&sites.hosts[1], "count.py", COUNT, &[]);
-    until("it listens", || sites.path("udp").exists());
+    until("the receiver listens", || sites.path("udp").exists());
     let attacker = third_host(&sites);
     let figure = |role: &str, name: &str| {
         let status = sites.status(role);
@@ -399,7 +399,7 @@ fn rejects_replayed_capture() {
     // Sends packets until 20 of them were seen encapsulated, and waits until all have arrived.
     let mut record = |name: &str| {
         let recorder = sites.python(&sites.gateways[1], "record.py", RECORD, &[name]);
-        until("it records", || sites.path(&format!("{name}.ready")).exists());
+        until("the recording begins", || sites.path(&format!("{name}.ready")).exists());
         let script = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); \
                       s.sendto(b'x', ('10.2.0.2', 7000))";
         until("packets are encapsulated", || {
@@ -408,7 +408,7 @@ fn rejects_replayed_capture() {
             sites.path(name).exists()
         });
         recorder.output();
-        until("they have arrived", || counted() == sent);
+        until("all packets have arrived", || counted() == sent);
     };
     let replay = |name: &str, counter: &str| {
         let before =
@@ -494,7 +494,7 @@ fn reload_restarts_only_changed_bundles() {
         Reloaded::start(&sites, receive, "receive", &bundle_b("local", "192.0.2.1"));
     let mut sendbox = Reloaded::start(&sites, send, "send", &bundle_b("remote", "192.0.2.2"));
     let sink = sites.python(&sites.hosts[1], "sink.py", SINK, &[]);
-    until("it listens", || sites.path("listening").exists());
+    until("the receiver listens", || sites.path("listening").exists());
     let source = sites.python(&sites.hosts[0], "source.py", SOURCE, &[]);
     let bundle = |role: &str, name: &str, field: &str| -> Value {
         let status = sites.status(role);
@@ -511,7 +511,7 @@ fn reload_restarts_only_changed_bundles() {
     assert!(event["why"].as_str().unwrap().contains("no route to 10.3.0.0/16"), "{event}");
     assert_eq!(bundle("send", "c", "mode"), Value::Null);
 
-    // A new bundle leaves the other alone.
+    // A new bundle does not affect the other one.
     send.run("ip r a 10.3.0.0/16 via 192.0.2.2");
     let before = acks();
     for (gateway, key, peer) in
@@ -534,7 +534,7 @@ fn reload_restarts_only_changed_bundles() {
         assert_eq!(bundle(role, "b", "peer_restarts"), 0, "{role}");
     }
 
-    // A changed bundle starts anew; its connections do not notice.
+    // A changed bundle restarts without an effect on its connections.
     let event = sendbox.reload(|text| text.replacen(KEY, &format!("{KEY}\nmode = \"observe\""), 1));
     assert_eq!((&event["added"], &event["changed"]), (&json!([]), &json!(["b"])), "{event}");
     until("the changed bundle is adopted", || {

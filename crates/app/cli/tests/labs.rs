@@ -144,7 +144,7 @@ fn labs_with_equal_names_stop_separately() {
     assert_eq!(stopped.status.code(), Some(0), "{}", text(&stopped.stderr));
     assert_eq!(first.output().status.code(), Some(130));
     assert_eq!(record(one["folder"].as_str().unwrap())["status"], "interrupted");
-    assert_eq!(bench.ps().len(), 1, "the other goes on");
+    assert_eq!(bench.ps().len(), 1, "the other lab continues");
     let stopped = bench.netarium(&["down", two["id"].as_str().unwrap()]);
     assert_eq!(stopped.status.code(), Some(0), "{}", text(&stopped.stderr));
     assert_eq!(second.output().status.code(), Some(130));

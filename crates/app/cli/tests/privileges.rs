@@ -93,19 +93,18 @@ fn nobody() -> u32 {
     line.split(':').nth(2).unwrap().parse().unwrap()
 }
 
-/// Whether these tests are possible: only root has privileges to drop.
-fn possible(test: &str) -> bool {
-    if !is_root() {
-        eprintln!("{test}: only root has privileges to drop");
-    }
-    is_root()
+/// Leaves the test, with a message, unless root runs it: only root has privileges to drop.
+macro_rules! requires_root {
+    () => {
+        if !is_root() {
+            return eprintln!("SKIPPED: only root has privileges to drop");
+        }
+    };
 }
 
 #[test]
 fn collector_keeps_raw_sockets_only() {
-    if !possible("collector_keeps_raw_sockets_only") {
-        return;
-    }
+    requires_root!();
     let args = ["collect", "--interface", "lo", "--out", "archive", "--user", "nobody"];
     let mut daemon = Daemon::start("", &args, &[]);
     daemon.await_privileges(nobody(), NET_RAW | NET_BIND_SERVICE);
@@ -120,9 +119,7 @@ fn collector_keeps_raw_sockets_only() {
 
 #[test]
 fn mctcp_keeps_low_ports_only() {
-    if !possible("mctcp_keeps_low_ports_only") {
-        return;
-    }
+    requires_root!();
     let args = ["mctcp", "serve", "--listen", "127.0.0.1:443", "--user", "nobody"];
     let mut daemon = Daemon::start("", &args, &[]);
     daemon.await_privileges(nobody(), NET_BIND_SERVICE);
@@ -131,9 +128,7 @@ fn mctcp_keeps_low_ports_only() {
 
 #[test]
 fn bundler_keeps_network_capabilities_only() {
-    if !possible("bundler_keeps_network_capabilities_only") {
-        return;
-    }
+    requires_root!();
     let config = "\
         [bundle.one]\n\
         local = [\"10.1.0.0/16\"]\n\
@@ -155,9 +150,7 @@ fn own_capabilities() -> u64 {
 
 #[test]
 fn agent_keeps_lab_capabilities_only() {
-    if !possible("agent_keeps_lab_capabilities_only") {
-        return;
-    }
+    requires_root!();
     let dir = tempfile::tempdir().unwrap();
     let script = "cat /proc/$(cat $NETARIUM_LOCAL/m1/pid)/status";
     let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
@@ -180,9 +173,7 @@ fn agent_keeps_lab_capabilities_only() {
 
 #[test]
 fn rejects_unknown_user() {
-    if !possible("rejects_unknown_user") {
-        return;
-    }
+    requires_root!();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
     command.args(["mctcp", "serve", "--listen", &port.to_string(), "--user", "no-such-user"]);

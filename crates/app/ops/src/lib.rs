@@ -46,7 +46,7 @@ pub enum Error {
     /// A Unix socket cannot be used.
     #[error("cannot {action} {}: {cause}", path.display())]
     Socket { action: &'static str, path: PathBuf, cause: io::Error },
-    /// The HTTP address cannot be listened at.
+    /// Listening at the HTTP address failed.
     #[error("cannot listen at {address}: {cause}")]
     Listen { address: SocketAddr, cause: io::Error },
     /// The status socket belongs to a running process.

@@ -17,7 +17,7 @@ use run::live::{End, FinishedRun, Hello, Message, Request};
 use crate::App;
 use crate::app::Action;
 
-/// Interval at which messages are shown, and signals are noticed.
+/// Interval of checks for messages and signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]

@@ -278,14 +278,14 @@ fn compare(a: &Cell, b: &Cell, is_reversed: bool) -> Ordering {
         (Some(a), Some(b)) if a.is_nan() || b.is_nan() => a.is_nan().cmp(&b.is_nan()),
         (Some(a), Some(b)) => turned(b.total_cmp(&a)),
         _ => match (a, b) {
-            (Cell::Text(a, _), Cell::Text(b, _)) => turned(natural(a, b)),
+            (Cell::Text(a, _), Cell::Text(b, _)) => turned(compare_natural(a, b)),
             _ => Ordering::Equal,
         },
     }
 }
 
 /// Compares texts; digits in them as numbers: `h9` is before `h10`.
-fn natural(a: &str, b: &str) -> Ordering {
+fn compare_natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
         let digits = [a, b].map(|text| text.bytes().take_while(u8::is_ascii_digit).count());

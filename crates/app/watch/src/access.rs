@@ -56,12 +56,14 @@ impl Access {
     }
 
     fn has_host(&self, headers: &HeaderMap) -> bool {
-        only(headers, &header::HOST).is_some_and(|host| self.hosts.iter().any(|own| own == host))
+        single_value(headers, &header::HOST)
+            .is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
     /// Whether a page of this server opens the WebSocket.
     pub(crate) fn has_origin(&self, headers: &HeaderMap) -> bool {
-        let host = only(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+        let host = single_value(headers, &header::ORIGIN)
+            .and_then(|origin| origin.strip_prefix("http://"));
         host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
@@ -81,7 +83,7 @@ impl Access {
 }
 
 /// The value of a header that is present once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)

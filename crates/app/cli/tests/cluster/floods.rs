@@ -133,7 +133,7 @@ fn m2_joins(
             "m2 has joined after {joined:.2?}, the coordinator has both after {answered:.2?}"
         );
         let failed = flood.failed.load(Ordering::Relaxed);
-        until("the flood goes on", || {
+        until("the flood to continue", || {
             (flood.failed.load(Ordering::Relaxed) > failed).then_some(())
         });
     });

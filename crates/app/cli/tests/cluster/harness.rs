@@ -42,7 +42,7 @@ pub(crate) fn run(test: &str, inner: &str, options: &[&str]) {
     let mut command = bench.command(&["cluster", "local"]);
     command.args(options).arg("--log").arg(bench.path()).arg("--");
     if env!("CARGO_CRATE_NAME") == "cluster" {
-        // No agent is lost in these tests, however busy the machine is.
+        // These tests must not lose an agent on a busy machine.
         command.env("NETARIUM_SILENCE_TIMEOUT", "10 s");
     }
     command.arg(std::env::current_exe().unwrap());

@@ -96,7 +96,7 @@ fn ignores_agent_with_claimed_names() {
         assert_eq!(instances(&status), Some(before.clone()), "{status:#}");
         std::thread::sleep(Duration::from_millis(100));
     }
-    until("both to be alive", || cluster.status(first).filter(all_alive));
+    until("both agents to be alive", || cluster.status(first).filter(all_alive));
     for name in ["m1", "m3"] {
         let log = cluster.printed(name);
         // An agent that accepted the claims would lose the other one every 500 ms; on a busy host
@@ -130,7 +130,7 @@ fn duplicate_agent_name_ends_one_agent() {
     command.args(["--join", &first.to_string(), "--credentials"]).arg(&credentials);
     let log = fs::File::create(cluster.bench.path().join("second.log")).unwrap();
     let mut second = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-    let text = until("one of both to end", || {
+    let text = until("one agent to end", || {
         ["m1", "second"]
             .map(|name| cluster.printed(name))
             .into_iter()

@@ -79,7 +79,7 @@ fn flows_share_line(run: &Run) -> [f64; 2] {
     let sent = |link: &str| count(&run.link(link, "up")["sent_bytes"]);
     let line = sent("line");
     assert!(received <= line && line <= sent("a-left") + sent("b-left"), "{}", run.dump());
-    // An agent that stalls has old shares meanwhile.
+    // A stalled agent uses outdated shares.
     if run.record()["verdict"]["trusted"] == true {
         assert!(number(&run.link("line", "up")["utilisation"]) <= 1.05, "{}", run.dump());
     }
@@ -158,7 +158,7 @@ fn collect_results() {
         let labs = agents.iter().flat_map(|agent| agent["labs"].as_array().unwrap());
         labs.map(|lab| lab["phase"].as_str().unwrap().to_owned()).collect()
     };
-    super::bench::until("both to run", || {
+    super::bench::until("both agents to run", || {
         (phases(&cluster.status()) == ["running", "running"]).then_some(())
     });
     // Waits so that the agents have results of some traffic.

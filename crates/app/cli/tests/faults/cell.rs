@@ -117,8 +117,7 @@ impl Inventory {
         taken
     }
 
-    /// Waits until the inventory is as before: a lab whose command was killed ends on its own, but
-    /// not at once.
+    /// Waits until the inventory is as before: a lab whose command was killed ends a little later.
     #[track_caller]
     pub(crate) fn returns(&self, bench: &Bench, after: &str) {
         let start = Instant::now();

@@ -130,7 +130,7 @@ fn kill() {
         let next = bench.netarium(&["clean"]);
         assert_eq!(next.status.code(), Some(0), "{}", String::from_utf8_lossy(&next.stderr));
         // The next command reports processes that were still ending.
-        until("the processes to be gone", || processes("71717").is_empty().then_some(()));
+        until("the processes to end", || processes("71717").is_empty().then_some(()));
         until("the registry to be empty", || bench.ps().is_empty().then_some(()));
         before.returns(&bench, &what);
     }

@@ -1,5 +1,5 @@
-//! Lab files and run folders from elsewhere: their text on the terminal, files of other folders,
-//! and files that never end.
+//! Untrusted lab files and run folders: their text on the terminal, links to other files, and
+//! endless files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -109,7 +109,7 @@ fn text_of_lab_files_does_not_control_the_terminal() {
     check_all_formats(&bench, &["check", &format!("no-{HOSTILE}")]);
 }
 
-/// The shell can expand `netarium check *` to names of files from elsewhere.
+/// The shell can expand `netarium check *` to names of untrusted files.
 #[test]
 fn names_that_look_like_options_do_not_control_the_terminal() {
     let bench = Bench::new();
@@ -130,7 +130,7 @@ fn names_that_look_like_options_do_not_control_the_terminal() {
     }
 }
 
-/// Subcommands that write a file of a fixed or a given name, into a folder from elsewhere.
+/// Subcommands that write a file of a fixed or a given name, into an untrusted folder.
 #[test]
 fn written_files_replace_links() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Labs that one command runs in parallel leave no remains, however it ends.
+//! Parallel labs of one command leave no resources after any end of the command.
 
 use super::bench::{Bench, Running, until};
 use super::cell::{self, Inventory};

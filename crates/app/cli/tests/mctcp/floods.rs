@@ -43,7 +43,7 @@ fn accepts_authenticated_clients_during_hello_flood() {
     let _proxy = world.proxy(&["--socks", "127.0.0.1:1080", "--no-fallback"]);
     world.client.run("for i in $(seq 10 59); do ip a a 10.61.1.$i/24 dev c1; done");
     let mut flood = Running::python(&world.client, world.folder.path(), ("flood.py", FLOOD), &[]);
-    until("the flood goes on", || world.path("flooding").exists());
+    until("the flood begins", || world.path("flooding").exists());
     for number in 0..12 {
         assert!(
             world.fetches_key(&format!("--proxy socks5://127.0.0.1:1080 http://{TARGET}")),

@@ -111,7 +111,7 @@ fn connect_sends_stdin_over_both_links_in_tls() {
     let _serve = world.serve(&["--tls-cert", &certificate, "--tls-key", &key]);
     let sink = world.server.command(&["python3", "-c", SINK]).stdout(Stdio::piped()).spawn();
     let sink = Running(sink.unwrap());
-    until("it listens", || world.server.run("ss -Hltn").contains(":7000"));
+    until("the sink listens", || world.server.run("ss -Hltn").contains(":7000"));
     let psk = file("key");
     let words = [
         &[NETARIUM, "mctcp", "connect", "10.99.0.1:7000", "--json", "--key-file", &psk],

@@ -141,7 +141,7 @@ fn wrong_key_causes_no_fallback() {
     }
     assert_eq!(world.status("serve")["sessions_total"], 0);
     let refused = || world.status("serve")["listener"]["failed_total"].as_u64();
-    until("it is counted", || refused() > Some(0));
+    until("the failure is counted", || refused() > Some(0));
     // A killed proxy leaves its socket, which the next one replaces.
     drop(first);
     let socket = world.path("serve.sock");
@@ -172,7 +172,7 @@ fn connect_ends_when_its_output_is_closed() {
     let mut output = connect.0.stdout.take().unwrap();
     output.read_exact(&mut [0; 5]).unwrap();
     drop(output);
-    until("it ends", || connect.0.try_wait().unwrap().is_some());
+    until("the command ends", || connect.0.try_wait().unwrap().is_some());
     assert!(connect.0.wait().unwrap().success());
     service.join().unwrap();
 }

@@ -273,7 +273,7 @@ pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T 
         if let Some(answer) = attempt() {
             return answer;
         }
-        assert!(start.elapsed() < TEST_TIMEOUT, "timed out while waiting for {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "timeout while waiting: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bgp::mrt::{Body, Records};
 
-use super::bench::{Bench, NETARIUM, enclosed, installed};
+use super::bench::{Bench, NETARIUM, requires_labs};
 
 const UPDATE: u8 = 2;
 const TYPE: usize = 18;
@@ -63,7 +63,7 @@ fn joined(archive: &Path, to: &Path) {
         .unwrap();
 }
 
-/// A number in a line of a speaker; 0 if it has none of this name.
+/// A number in a line of a speaker; 0 if it is absent.
 fn printed(line: &str, name: &str) -> u64 {
     let action: serde_json::Value = serde_json::from_str(line).unwrap();
     action[name].as_u64().unwrap_or_default()
@@ -150,28 +150,23 @@ fn archives_received_messages(router: &str, script: &str, sessions: usize, drops
     }
 }
 
+/// The actions of the speakers, each after its time in seconds.
+const SCRIPT: &str = "8 announce 10 withdraw 11 reset 12 announce 14 drop 15 announce 17 end";
+
 #[test]
 fn archives_sessions_of_bird_exactly() {
-    let test = "archives_sessions_of_bird_exactly";
-    if enclosed(test) && installed(test, &["bird", "python3"]) {
-        let script = "8 announce 10 withdraw 11 reset 12 announce 14 drop 15 announce 17 end";
-        archives_received_messages("bird", script, 3, false);
-    }
+    requires_labs!("bird", "python3");
+    archives_received_messages("bird", SCRIPT, 3, false);
 }
 
 #[test]
 fn archives_sessions_of_frr_exactly() {
-    let test = "archives_sessions_of_frr_exactly";
-    if enclosed(test) && installed(test, &["../lib/frr/bgpd", "python3"]) {
-        let script = "8 announce 10 withdraw 11 reset 12 announce 14 drop 15 announce 17 end";
-        archives_received_messages("frr", script, 3, true);
-    }
+    requires_labs!("../lib/frr/bgpd", "python3");
+    archives_received_messages("frr", SCRIPT, 3, true);
 }
 
 #[test]
 fn archives_sessions_of_gobgp_exactly() {
-    let test = "archives_sessions_of_gobgp_exactly";
-    if enclosed(test) && installed(test, &["gobgpd", "python3"]) {
-        archives_received_messages("gobgp", "8 announce 11 withdraw 13 announce 18 end", 1, true);
-    }
+    requires_labs!("gobgpd", "python3");
+    archives_received_messages("gobgp", "8 announce 11 withdraw 13 announce 18 end", 1, true);
 }

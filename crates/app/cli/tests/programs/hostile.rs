@@ -212,7 +212,7 @@ fn does_not_follow_links_in_run_folder() {
     for name in ["run.json", "report.html"] {
         assert!(fs::symlink_metadata(folder.join(name)).unwrap().is_file(), "{name}");
     }
-    // A link in a folder from elsewhere is an error.
+    // A link in an untrusted folder is an error.
     fs::remove_file(folder.join("lab.toml")).unwrap();
     symlink(&outside, folder.join("lab.toml")).unwrap();
     let output = bench.netarium(&["report", folder.to_str().unwrap()]);

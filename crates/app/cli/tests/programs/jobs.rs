@@ -93,7 +93,7 @@ fn copies_have_separate_rows_names_and_folders() {
         let record: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&record["seed"], &record["status"]), (&9.into(), &"finished".into()));
         assert!(folder.join("report.html").is_file());
-        // Run alone, the result is the same.
+        // The repeat command runs one copy.
         assert_eq!(record["repeat"], "netarium run busy.toml --seed 9");
     }
 }
@@ -108,7 +108,7 @@ fn killing_one_lab_does_not_stop_others() {
     assert_eq!(names, BTreeSet::from(["twin", "twin-2", "twin-3"]));
     let pids = |field: &str| listed.iter().map(|lab| count(&lab[field])).collect::<BTreeSet<_>>();
     assert_eq!((pids("pid").len(), pids("init_pid").len()), (3, 3), "{listed:?}");
-    until("all to have begun", || {
+    until("all programs to start", || {
         let begun = |lab: &Value| {
             let output = bench.exec(lab["name"].as_str().unwrap(), "b", &["pgrep", "sleep"]);
             !output.stdout.is_empty()
@@ -119,7 +119,7 @@ fn killing_one_lab_does_not_stop_others() {
     for (lab, field) in [(&listed[0], "init_pid"), (&listed[1], "pid")] {
         signal(count(&lab[field]) as u32, "-KILL");
     }
-    until("one to be left", || (bench.ps().len() == 1).then_some(()));
+    until("two labs to end", || (bench.ps().len() == 1).then_some(()));
     let left = &bench.ps()[0];
     assert_eq!(left["id"], listed[2]["id"], "the killed labs do not stop others");
     running.signal("-INT");

@@ -1,4 +1,4 @@
-//! Management of running labs: several at once, `ps`, `exec`, `down`, `clean`; sweeps.
+//! Management of parallel labs: `ps`, `exec`, `down`, `clean`; sweeps.
 
 use std::fs;
 

@@ -24,10 +24,10 @@ fn stopping_a_program_stops_its_descendants() {
     );
     let run = bench.start(&lab, &[]);
     let sleepers = format!("sleep\0{marker}");
-    until("the family to be complete", || (processes(&sleepers).len() >= 4).then_some(()));
-    until("the family to be gone", || processes(&marker).is_empty().then_some(()));
+    until("all of its processes to start", || (processes(&sleepers).len() >= 4).then_some(()));
+    until("all of its processes to end", || processes(&marker).is_empty().then_some(()));
     let labs = bench.ps();
-    assert_eq!(labs.len(), 1, "the lab itself goes on");
+    assert_eq!(labs.len(), 1, "the lab itself continues");
     run.signal("-INT");
     let run = run.finish();
     assert_eq!(run.code, Some(130), "{}", run.dump());
@@ -60,7 +60,7 @@ fn programs_and_nodes_stop_and_start_again() {
         .collect();
     // Down from 4 s to 7 s: no replies then, but before and after.
     let gap = answered.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-    assert!(gap >= 2, "node b was never away: {answered:?}");
+    assert!(gap >= 2, "node b was never down: {answered:?}");
     let events = run.record()["events"].as_array().unwrap();
     assert_eq!(events.len(), 6, "{events:?}");
 }

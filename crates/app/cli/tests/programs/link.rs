@@ -241,7 +241,9 @@ fn forwards_signals_and_leaves_no_processes() {
         command.env("TMPDIR", bench.path());
         let running = Running::spawn(&mut command);
         // The shell, its child, the peer and its init.
-        until("all to run", || (processes(&format!("sleep\0{marker}")).len() >= 2).then_some(()));
+        until("the command and the peer to run", || {
+            (processes(&format!("sleep\0{marker}")).len() >= 2).then_some(())
+        });
         running.signal(signal);
         let output = running.output();
         assert_eq!(output.status.code(), Some(3), "{signal}: {}", err(&output));
@@ -259,10 +261,12 @@ fn killed_link_leaves_no_processes() {
     let peer = format!("exec sleep {marker}");
     let running =
         Running::spawn(&mut bench.command(&["link", "--to", &peer, "--", "sleep", &marker]));
-    until("both to run", || (processes(&format!("sleep\0{marker}")).len() >= 2).then_some(()));
+    until("the command and the peer to run", || {
+        (processes(&format!("sleep\0{marker}")).len() >= 2).then_some(())
+    });
     running.signal("-KILL");
     assert_eq!(running.output().status.code(), None);
-    until("both to be gone", || processes(&marker).is_empty().then_some(()));
+    until("the command and the peer to end", || processes(&marker).is_empty().then_some(()));
 }
 
 #[test]

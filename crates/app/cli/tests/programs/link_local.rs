@@ -59,13 +59,13 @@ ip -6 route
     let lab = [lab("duration = \"100 s\"", &links), bird(&nodes), program("wait", &nodes, wait)];
     let run = bench.run(&lab.concat()).passed();
     for node in nodes {
-        let routes = run.stdout(&waiting(&run, node));
+        let routes = run.stdout(&waiting_program(&run, node));
         assert_eq!(routes.matches("via fe80::").count(), 2, "{node}: {routes}");
     }
 }
 
 /// The name of the program that waits for routes on a node.
-fn waiting(run: &Run, node: &str) -> String {
+fn waiting_program(run: &Run, node: &str) -> String {
     let programs = run.record()["programs"].as_array().unwrap();
     let is_it = |program: &&serde_json::Value| {
         program["node"] == node && program["name"].as_str().unwrap().contains("wait")
@@ -123,7 +123,7 @@ fn bgp_runs_between_link_local_addresses() {
     ];
     let run = bench.run(&lab.concat()).passed();
     for node in nodes {
-        let route = run.stdout(&waiting(&run, node));
+        let route = run.stdout(&waiting_program(&run, node));
         assert!(route.contains("dev eth0"), "{node}: {route}");
     }
 }

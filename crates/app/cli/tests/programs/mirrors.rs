@@ -63,7 +63,7 @@ while True:
 #[test]
 fn mirrors_copy_filtered_packets() {
     requires_labs!("tshark", "curl", "python3", "ping");
-    // Nothing here depends on the time: both run at once.
+    // No check depends on time, so both run in parallel.
     std::thread::scope(|scope| {
         for model in ["hop", "collapsed"] {
             let name = format!("name = \"tapped-{model}\", model = \"{model}\"");

@@ -139,7 +139,7 @@ fn exec_enters_a_lab_of_the_user() {
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(9), "{printed}");
     assert!(printed.starts_with("0\nbob\n") && printed.contains(" 1 received"), "{printed}");
-    // Root has a separate registry, and must not be mistaken for the user.
+    // Root has a separate registry.
     let other = bench.netarium(&["ps"]);
     assert_eq!(other.status.code(), Some(4), "{}", String::from_utf8_lossy(&other.stderr));
     assert!(String::from_utf8_lossy(&other.stderr).contains("belongs to another user"));

@@ -1,6 +1,6 @@
 //! Interactive commands on hosts of a lab.
 
-use super::bench::{Bench, enclosed, installed, is_root};
+use super::bench::{Bench, is_root, requires_labs};
 
 const LAB: &str = r#"
 lab = { name = "terminals", duration = "200 s" }
@@ -28,10 +28,7 @@ pub(super) fn run_on_terminal(bench: &Bench, script: &str, args: &[&str]) {
 
 #[test]
 fn gives_interactive_commands_a_terminal_of_the_lab() {
-    let test = "gives_interactive_commands_a_terminal_of_the_lab";
-    if !enclosed(test) || !installed(test, &["python3"]) {
-        return;
-    }
+    requires_labs!("python3");
     let bench = Bench::new();
     let run = bench.start(LAB, &[]);
     bench.wait_for("terminals");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, processes, requires_labs, signal, until};
 
-/// It would end after 1 s; one program is ready after some time, one ends at once.
+/// A lab of 1 s with a program that is ready after 300 ms, and one that ends immediately.
 const LAB: &str = r#"
 [lab]
 name = "pair"
@@ -152,7 +152,7 @@ fn assert_hosts_and_variables(home: &Home, up: &Value) {
 /// Changes the link and marks a time while the lab runs.
 fn change_links(home: &Home, up: &Value) {
     let ping = || home.0.exec("pair", "a", &["ping", "-n", "-c1", "-W1", "10.9.0.2"]);
-    // Beyond the duration of the file and after its event, to which a change at once would wait.
+    // After the event of the file, which precedes all changes.
     until("the event", || read(&up["folder"], "log.jsonl").contains("delay 2 ms").then_some(()));
     assert_eq!(ping().status.code(), Some(0), "{}", printed(&ping()));
     let set = home.object(&["set", "pair", "link.wire.loss=100 %"]);
