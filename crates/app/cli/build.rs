@@ -14,7 +14,6 @@ fn main() {
     println!("cargo:rustc-env=NETARIUM_VERSION={version}{details}");
 }
 
-/// The commit and its date.
 fn commit() -> Option<String> {
     let root = Path::new("../../..").canonicalize().ok()?;
     // The sources may be in another project's repository.

@@ -139,7 +139,6 @@ fn config_or_failure<T>(
     }
 }
 
-/// Reports the errors of a configuration.
 fn report_errors(errors: &Diagnostics, terminal: &Terminal) -> std::io::Result<Failure> {
     if terminal.json {
         let file = errors.source_name();

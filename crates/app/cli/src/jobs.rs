@@ -23,7 +23,6 @@ use crate::run::repeat_options;
 use crate::terminal::{Style, Terminal};
 use crate::{Failure, Verdict, files, interrupts, labs, repeat};
 
-/// The update interval of the progress line.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs all labs of the command line in parallel.
@@ -191,7 +190,6 @@ impl Jobs<'_> {
         Ok(())
     }
 
-    /// Processes the end of a job.
     fn end(&mut self, number: usize, status: ExitStatus) -> Result<(), Failure> {
         let terminal = self.terminal;
         let job = &mut self.queue[number];

@@ -98,7 +98,7 @@ fn lines(text: &LabText, found: &Diagnostics) -> Vec<String> {
     found.list().iter().map(line).collect()
 }
 
-/// The folder of the run folder: temporary, unless the user wants to keep it.
+/// The parent of the run folder: temporary, unless --runs is given.
 enum Runs {
     Kept(PathBuf),
     Temporary(TempDir),

@@ -27,7 +27,6 @@ pub(crate) fn open(run: &Path) -> Result<(RunFolder, RunRecord), Failure> {
     Ok((folder, record))
 }
 
-/// The folder of a run in `runs`.
 pub(crate) fn folder_of(runs: &Path, record: &RunRecord) -> Result<RunFolder, Failure> {
     let name = format!("{}-{}", record.name, record.id);
     RunFolder::open(&runs.join(name)).map_err(Failure::machine)

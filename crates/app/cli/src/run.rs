@@ -74,7 +74,6 @@ fn begin_set(args: &Run, changes: &Changes, lab: &Lab) -> Result<Option<Set>, Fa
     Set::create(&args.runs, plan, repeat).map(Some)
 }
 
-/// Runs plans on this machine.
 fn run_on_this_host(
     args: &Run,
     changes: &Changes,

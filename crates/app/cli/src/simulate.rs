@@ -30,7 +30,6 @@ pub(crate) fn sim(args: &Sim, terminal: &Terminal) -> Verdict {
     })
 }
 
-/// Runs a lab with the live view.
 fn run_with_view(
     args: &Sim,
     plans: &[Plan],
@@ -130,7 +129,6 @@ impl Limits {
         plan.limits.memory = self.max_memory.unwrap_or(plan.limits.memory);
     }
 
-    /// The options of this command.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if let Some(events) = self.max_events {

@@ -95,7 +95,6 @@ pub(crate) fn folders(kind: &str) -> impl Iterator<Item = PathBuf> {
     folder(kind).into_iter().chain(daemon::status_folders(kind))
 }
 
-/// Shows all long-running commands of this machine.
 pub(crate) fn status(args: &Status, terminal: &Terminal) -> Verdict {
     let gateways = [PathBuf::from(STATUS_FOLDER)].into_iter().chain(folders("bundle"));
     let all = gateways.chain(["mctcp", "collect", "agent"].into_iter().flat_map(folders));

@@ -27,7 +27,7 @@ const LOG_FILE: &str = "run.log";
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum time for a lab to end, including the grace times of its programs.
-const DOWN_GRACE: Duration = Duration::from_secs(60);
+const DOWN_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn up(args: &Up, terminal: &Terminal) -> Verdict {
     let registry = labs::swept_registry(terminal)?;
@@ -310,7 +310,7 @@ pub(crate) fn down(args: &Down, terminal: &Terminal) -> Verdict {
     }
     let (mut objects, mut rows) = (Vec::new(), Vec::new());
     for entry in &entries {
-        let how = match entry.stop(DOWN_GRACE)? {
+        let how = match entry.stop(DOWN_TIMEOUT)? {
             Stopped::Orderly => "ended",
             Stopped::Killed => "killed",
         };

@@ -24,7 +24,6 @@ use crate::args::watch::{LOOPBACK, Watch};
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict, interrupts, labs, results};
 
-/// Interval of checks for interrupts.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Environment variables of graphical sessions; without them, no browser is opened.
@@ -42,7 +41,6 @@ pub(crate) fn watch(args: &Watch, terminal: &Terminal) -> Verdict {
     Ok(Exit::Ok)
 }
 
-/// Waits for a signal.
 fn wait(stop: &AtomicBool) {
     while !stop.load(SeqCst) {
         std::thread::sleep(INTERRUPT_INTERVAL);
@@ -164,7 +162,6 @@ impl<'a> RunView<'a> {
     }
 }
 
-/// Rejects a lab of several runs.
 pub(crate) fn reject_sweep(runs: usize) -> Result<(), Failure> {
     if runs < 2 {
         return Ok(());

@@ -65,7 +65,6 @@ pub enum Error {
 
 /// A command with status, health and metrics.
 pub trait Source: Send + Sync + 'static {
-    /// Prefix of the metric names.
     fn prefix(&self) -> &'static str;
     /// The status: a JSON object with the field `schema`.
     fn status(&self) -> Value;

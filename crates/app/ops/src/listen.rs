@@ -32,7 +32,6 @@ const MAX_HEADER_BYTES: usize = 16 << 10;
 pub const MAX_REFUSED: usize = 16;
 /// The timeout of the response.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
-/// Delay after `accept` failed.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A client's connection.

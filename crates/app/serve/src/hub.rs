@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 
 /// Maximum number of batches that a client may be behind. A batch has about 64 KiB of messages and
 /// ten times as much text.
-const MAX_LAG: usize = 64;
+const MAX_LAG_BATCHES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -52,7 +52,7 @@ impl Hub {
     pub(crate) fn new(host: &str, lost: Arc<AtomicU64>) -> Self {
         Self {
             host: host.to_owned(),
-            pages: Mutex::new(Some(broadcast::channel(MAX_LAG).0)),
+            pages: Mutex::new(Some(broadcast::channel(MAX_LAG_BATCHES).0)),
             clients: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             lagged: AtomicU64::new(0),

@@ -30,7 +30,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the export of the last events, after the collector has ended.
 const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of the first connection to a station after the end of the events.
-const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
+const FIRST_CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 const STATISTICS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The events for each station.
@@ -213,7 +213,7 @@ fn keep_connected(inner: &Inner, number: usize, address: &str, board: &Board) {
         }
         let timeout = match (inner.delivery, is_first) {
             (Delivery::All, true) => MAX_RETRY_DELAY,
-            (Delivery::Live, true) => FIRST_TIMEOUT,
+            (Delivery::Live, true) => FIRST_CONNECTION_TIMEOUT,
             (_, false) => Duration::ZERO,
         };
         let is_late = failing_since.elapsed() >= timeout;

@@ -10,7 +10,6 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::Shared;
 use crate::hub::ClientGuard;
 
-/// Maximum length of a client's message.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 pub(crate) async fn upgrade(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {

@@ -461,7 +461,6 @@ impl App {
         self.show(if new == last && seconds > 0.0 { None } else { Some(new) });
     }
 
-    /// Moves by one frame.
     fn step_frame(&mut self, is_forward: bool) {
         let (old, last) = (self.frame(), self.history.last());
         let new = if is_forward { (old + 1).min(last) } else { old.saturating_sub(1) };

@@ -12,7 +12,6 @@ const MAX_FRAMES: usize = 3000;
 /// Maximum number of rows in frames of a running lab, about 30 MB.
 const MAX_ROWS: usize = 400_000;
 
-/// Minimum number of retained frames.
 const MIN_FRAMES: usize = 20;
 
 /// Maximum number of events and log lines.
@@ -21,7 +20,6 @@ const MAX_LINES: usize = 20_000;
 /// Time over which rates of a running lab are averaged.
 const LIVE_WINDOW_S: f64 = 1.0;
 
-/// Number of windows of a finished run.
 const FINISHED_WINDOWS: f64 = 200.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

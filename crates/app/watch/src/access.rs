@@ -16,7 +16,6 @@ use axum::response::{IntoResponse, Response};
 
 use crate::Shared;
 
-/// Headers of all responses.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -29,7 +28,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-const NO_COOKIE: &str = "This link was used before, or it is wrong. Start `netarium watch` again \
+const NO_COOKIE_TEXT: &str = "This link was used before, or it is wrong. Start `netarium watch` again \
                          for a new one.\n";
 
 #[derive(Debug)]
@@ -102,7 +101,6 @@ fn random() -> io::Result<String> {
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// Forwards permitted requests.
 pub(crate) async fn check(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -139,7 +137,7 @@ fn refusal(access: &Access, request: &Request) -> Option<Response> {
         return Some((StatusCode::SEE_OTHER, headers).into_response());
     }
     if !access.has_cookie(headers) {
-        return Some((StatusCode::FORBIDDEN, NO_COOKIE).into_response());
+        return Some((StatusCode::FORBIDDEN, NO_COOKIE_TEXT).into_response());
     }
     // The link is loaded again in the browser that has the cookie.
     token.map(|_| (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response())

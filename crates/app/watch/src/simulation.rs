@@ -17,7 +17,6 @@ use tempfile::TempDir;
 /// Maximum delay of a request or an answer.
 const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Minimum time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves a run until it ends.

@@ -77,7 +77,6 @@ fn follow_starter(run: Interrupt) -> Result<Arc<UnixStream>, Failure> {
     Ok(stream)
 }
 
-/// Options of a run on a cluster.
 pub(crate) fn words(spread: &Spread) -> Vec<String> {
     [cluster_options(spread), run_options(spread)].concat()
 }

@@ -33,10 +33,10 @@ fn lab(on_loss: &str, seconds: u32) -> String {
 }
 
 /// Duration in seconds of a lab that continues after a fault.
-const SECONDS: u32 = 9;
+const LAB_S: u32 = 9;
 /// Duration in seconds of a lab that a fault stops. The end of the lab must not come first, even if
 /// the loss is detected late on a busy host.
-const LONG_SECONDS: u32 = 75;
+const LONG_LAB_S: u32 = 75;
 
 /// A lab on all three agents for each reaction to the fault of the second agent.
 struct Labs<'a> {
@@ -49,10 +49,10 @@ struct Labs<'a> {
 
 impl<'a> Labs<'a> {
     fn start(cluster: &'a Cluster) -> Self {
-        let mut stops = cluster.start(&lab("stop", LONG_SECONDS), &[]);
+        let mut stops = cluster.start(&lab("stop", LONG_LAB_S), &[]);
         let agents = ["m1", "m2", "m3"];
         let _ = agents.map(|agent| cluster.shards::<1>(agent, &mut stops));
-        let mut continues = cluster.start(&lab("continue", SECONDS), &[]);
+        let mut continues = cluster.start(&lab("continue", LAB_S), &[]);
         let [_, shards, _] = agents.map(|agent| cluster.shards(agent, &mut continues));
         std::thread::sleep(Duration::from_secs(1));
         Self { cluster, stops, continues, shards }
@@ -68,9 +68,9 @@ impl<'a> Labs<'a> {
             assert_reported(&run);
             run
         });
-        let is_early = elapsed(&stopped) < f64::from(LONG_SECONDS) - 1.0;
+        let is_early = elapsed(&stopped) < f64::from(LONG_LAB_S) - 1.0;
         assert!(is_early, "{after}: {}", stopped.dump());
-        assert!(elapsed(&continued) >= f64::from(SECONDS) - 0.5, "{after}: {}", continued.dump());
+        assert!(elapsed(&continued) >= f64::from(LAB_S) - 0.5, "{after}: {}", continued.dump());
         self.cluster.returns_to(before, after);
         continued
     }
@@ -136,7 +136,7 @@ fn elapsed(run: &Run) -> f64 {
 /// are planned, and 250 kB precede the fault.
 fn exchange_continued(run: &Run) -> Result<(), String> {
     let (received, possible) = received(run, "ca");
-    let min = f64::from(SECONDS) * 50_000.0;
+    let min = f64::from(LAB_S) * 50_000.0;
     if possible > min { Ok(()) } else { Err(format!("flow ca delivered {received} of {min} B")) }
 }
 
@@ -229,7 +229,7 @@ fn hang() {
     // The agent stays connected, so no agent is lost, but its packets are late.
     let after = "SIGSTOP of a shard's lab";
     let before = cluster.inventory();
-    let mut running = cluster.start(&lab("stop", SECONDS), &[]);
+    let mut running = cluster.start(&lab("stop", LAB_S), &[]);
     let [_, [(_, inner)], _] = ["m1", "m2", "m3"].map(|agent| cluster.shards(agent, &mut running));
     std::thread::sleep(Duration::from_secs(1));
     signal(inner, "-STOP");
@@ -238,7 +238,7 @@ fn hang() {
     let run = running.finish();
     assert!(outages(&run).is_empty(), "{}", run.dump());
     assert_eq!(run.record()["verdict"]["trusted"], false, "{}", run.dump());
-    assert!(elapsed(&run) >= f64::from(SECONDS) - 0.5, "{}", run.dump());
+    assert!(elapsed(&run) >= f64::from(LAB_S) - 0.5, "{}", run.dump());
     cluster.returns_to(&before, after);
     next_lab(&cluster, after);
 }
@@ -331,7 +331,7 @@ fn collect(cluster: &Cluster, after: &str) -> Run {
     let output = cluster.command(&["cluster", "collect", CONTINUES, "--json"]).output().unwrap();
     let run = Run::of(output);
     assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.dump());
-    assert!(elapsed(&run) >= f64::from(SECONDS) - 0.5, "{after}: {}", run.dump());
+    assert!(elapsed(&run) >= f64::from(LAB_S) - 0.5, "{after}: {}", run.dump());
     run
 }
 

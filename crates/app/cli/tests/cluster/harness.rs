@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::bench::{Bench, Run, Running, enclosed, entries, installed, network_namespaces};
 
 /// Environment variable that is set inside the cluster.
-const INSIDE: &str = "NETARIUM_LOCAL";
+const CLUSTER_VARIABLE: &str = "NETARIUM_LOCAL";
 
 /// Maximum time for a cluster to return to its previous state: agents detect losses after seconds.
-const TIDYING: Duration = Duration::from_secs(60);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A test that runs the ignored test next to it in a cluster with options such as `["3",
 /// "--restart"]`.
@@ -79,7 +79,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// `None` outside of one.
     pub(crate) fn inside() -> Option<Self> {
-        let place = PathBuf::from(std::env::var_os(INSIDE)?);
+        let place = PathBuf::from(std::env::var_os(CLUSTER_VARIABLE)?);
         Some(Self { bench: Bench::new(), place })
     }
 
@@ -87,14 +87,16 @@ impl Cluster {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.bench.command(args);
         for (name, value) in std::env::vars_os() {
-            if ["NETARIUM_CLUSTER", "NETARIUM_CREDENTIALS", INSIDE].iter().any(|own| name == *own) {
+            if ["NETARIUM_CLUSTER", "NETARIUM_CREDENTIALS", CLUSTER_VARIABLE]
+                .iter()
+                .any(|own| name == *own)
+            {
                 command.env(name, value);
             }
         }
         command
     }
 
-    /// Starts a lab on the cluster.
     pub(crate) fn start(&self, lab: &str, args: &[&str]) -> Running {
         let number = fs::read_dir(self.bench.path()).unwrap().count();
         let name = format!("lab-{number}.toml");
@@ -117,7 +119,6 @@ impl Cluster {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The process number of an agent.
     pub(crate) fn agent_pid(&self, name: &str) -> u32 {
         let text = fs::read_to_string(self.place.join(name).join("pid")).unwrap();
         text.trim().parse().unwrap()
@@ -191,7 +192,7 @@ impl Cluster {
                 return;
             }
             assert!(
-                start.elapsed() < TIDYING,
+                start.elapsed() < CLEANUP_TIMEOUT,
                 "left behind {after}:\n{now:#?}\nbefore it was:\n{before:#?}"
             );
             std::thread::sleep(Duration::from_millis(50));

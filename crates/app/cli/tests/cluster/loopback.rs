@@ -50,7 +50,6 @@ impl Loopback {
         self.start_with(name, join, &["--credentials".as_ref(), &credentials])
     }
 
-    /// Starts an agent with further arguments.
     pub(crate) fn start_with(
         &mut self,
         name: &str,

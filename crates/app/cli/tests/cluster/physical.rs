@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::bench::{Bench, EARLY_MS, NETARIUM, requires_labs, shortest_ping};
+use super::bench::{Bench, NETARIUM, PING_TOLERANCE_MS, requires_labs, shortest_ping};
 
 /// A lab with two hosts on two agents, and a path delay of `path` milliseconds.
 fn inner(name: &str, path: u32) -> String {
@@ -102,7 +102,7 @@ fn compensates_slow_network_or_reports_it() {
     let dump = || format!("{}\n{}", run.dump(), run.stdout("labs"));
     let (far, round_trip) = result(bench.path(), "far").unwrap_or_else(|| panic!("{}", dump()));
     let reasons = far["verdict"].to_string();
-    assert!(round_trip >= 40.0 - EARLY_MS, "twice 20 ms: {round_trip} {reasons}");
+    assert!(round_trip >= 40.0 - PING_TOLERANCE_MS, "twice 20 ms: {round_trip} {reasons}");
     // On a busy host even the fastest ping may be late; then the verdict says why.
     let late = ["left late", "may have waited", "after they were due"];
     let is_late = late.iter().any(|part| reasons.contains(part));

@@ -10,7 +10,6 @@ use tempfile::TempDir;
 
 use super::bench::{Bench, NETARIUM, installed, skip};
 
-/// Maximum duration of a command.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Type of the failing call.

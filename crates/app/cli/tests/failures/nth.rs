@@ -23,12 +23,12 @@ link = [{ ends = ["a", "b"], rate = "10 Mbit/s" }]
 program = [{ name = "p", node = "a", run = "echo hello; ping -c 1 b" }]
 "#;
 
-const CODES: [i32; 8] = [0, 1, 2, 3, 4, 5, 70, 130];
+const EXIT_CODES: [i32; 8] = [0, 1, 2, 3, 4, 5, 70, 130];
 
 /// Messages with which Rust's standard library and glibc abort a process: a thread cannot start, or
 /// a thread-local variable has no memory to register its destructor. The 48 bytes are the handle of
 /// a thread, which the library allocates past the allocator of the program.
-const ABORTS: [&str; 3] = [
+const ABORT_MESSAGES: [&str; 3] = [
     "failed to allocate an alternative stack",
     "failed to register TLS destructor",
     "memory allocation of 48 bytes failed",
@@ -37,8 +37,8 @@ const ABORTS: [&str; 3] = [
 /// The error in how a command with one failure ended, if there is one.
 fn fault(bench: &Bench, ended: &Injected, tables: &[&str]) -> Option<String> {
     let Some(code) = ended.code else { return Some("it hung".to_owned()) };
-    let aborted = ABORTS.iter().any(|message| ended.stderr.contains(message));
-    if !aborted && !CODES.contains(&code) {
+    let aborted = ABORT_MESSAGES.iter().any(|message| ended.stderr.contains(message));
+    if !aborted && !EXIT_CODES.contains(&code) {
         return Some(format!("exit code {code}"));
     }
     let folders: Vec<_> = fs::read_dir(bench.path().join("runs"))

@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 use super::bench::{Bench, NETARIUM, entries, installed, network_namespaces, skip};
 
 /// Environment variable that is set inside a cell.
-const INSIDE: &str = "NETARIUM_CELL";
+const CELL_VARIABLE: &str = "NETARIUM_CELL";
 
 /// Labs in a cell need three network namespaces at a time; the kernel frees them a little later.
-const NETWORK_NAMESPACES: u32 = 40;
+const MAX_NETWORK_NAMESPACES: u32 = 40;
 
-/// Whether this process runs inside a cell.
 pub(crate) fn is_inside() -> bool {
-    std::env::var_os(INSIDE).is_some()
+    std::env::var_os(CELL_VARIABLE).is_some()
 }
 
 /// A command in new namespaces, as their root.
@@ -68,13 +67,13 @@ pub(crate) fn run(test: &str, inner: &str) {
          mount --bind \"$dir\" /mnt
          mount -t tmpfs tmpfs /tmp
          case $dir in /tmp/*) mkdir -p \"$dir\"; mount --bind /mnt \"$dir\" ;; esac
-         echo {NETWORK_NAMESPACES} > /proc/sys/user/max_net_namespaces
+         echo {MAX_NETWORK_NAMESPACES} > /proc/sys/user/max_net_namespaces
          \"$@\" || exit $?"
     );
     let output = unshared(&script)
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", inner, "--ignored", "--nocapture", "--test-threads", "1"])
-        .env(INSIDE, "1")
+        .env(CELL_VARIABLE, "1")
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 
 use super::world::{NETARIUM, Running, SERVERS, TARGET, World, requires_world, until};
 
-/// Drops all packets of a device.
 fn drop_packets(world: &World, device: &str) {
     world.server.run(&format!(
         "nft 'table inet drop_packets {{

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The binary under test.
 pub(crate) const NETARIUM: &str = env!("CARGO_BIN_EXE_netarium");
 
 /// Maximum duration of any lab here on a busy host.
@@ -21,7 +20,7 @@ pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Tolerance of a too short round trip, in milliseconds: the correction for the latency of
 /// wake-ups is their median.
-pub(crate) const EARLY_MS: f64 = 0.1;
+pub(crate) const PING_TOLERANCE_MS: f64 = 0.1;
 
 /// Number of runs after which numbers that the machine distorted remain undecided.
 const MAX_ATTEMPTS: u32 = 3;
@@ -110,7 +109,6 @@ pub(crate) fn caller<T>(inner: &T) -> &'static str {
     std::any::type_name_of_val(inner).rsplit("::").nth(1).unwrap_or_default()
 }
 
-/// Whether the tests run as root.
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|facts| {
         use std::os::unix::fs::MetadataExt;
@@ -170,7 +168,6 @@ impl Bench {
         command.stdin(Stdio::null()).current_dir(self.path());
     }
 
-    /// Runs the binary until it ends.
     pub(crate) fn netarium(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
@@ -180,7 +177,6 @@ impl Bench {
         self.run_with(lab, &[])
     }
 
-    /// Runs a lab with more arguments.
     pub(crate) fn run_with(&self, lab: &str, args: &[&str]) -> Run {
         Run::of(self.start(lab, args).output())
     }

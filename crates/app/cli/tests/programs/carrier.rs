@@ -5,7 +5,7 @@ use super::bench::{Bench, Run, conclusive, requires_labs};
 const LAB: &str = include_str!("../field/c13-carrier/lab.toml");
 
 /// Maximum time from an event to the change of a carrier, in seconds.
-const MAX_DELAY: f64 = 0.1;
+const MAX_DELAY_S: f64 = 0.1;
 
 #[test]
 fn link_outage_toggles_carrier_at_both_ends() {
@@ -55,7 +55,7 @@ fn changes_are_prompt(run: &Run) -> Result<(), String> {
     let apart = |from: f64, to: f64| (to - from).rem_euclid(60.0);
     let outage = apart(a[0].0, a[1].0);
     let skew = [0, 1].map(|at| apart(a[at].0, b[at].0).min(apart(b[at].0, a[at].0)));
-    if (outage - 4.0).abs() > MAX_DELAY || skew.iter().any(|skew| *skew > MAX_DELAY) {
+    if (outage - 4.0).abs() > MAX_DELAY_S || skew.iter().any(|skew| *skew > MAX_DELAY_S) {
         return Err(format!("an outage of {outage} s, {skew:?} s apart at both ends"));
     }
     Ok(())

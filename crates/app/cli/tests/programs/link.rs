@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 
 use super::bench::{
-    Bench, EARLY_MS, NETARIUM, Running, count, enclosed, installed, number, processes,
+    Bench, NETARIUM, PING_TOLERANCE_MS, Running, count, enclosed, installed, number, processes,
     requires_labs, shortest_ping, skip, until,
 };
 use super::rootless;
@@ -108,7 +108,7 @@ fn delays_and_counts_ping() {
         summary(&bench, &options, &["ping", "-n", "-c", "3", "-i", "0.2", "peer"]);
     assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), err(&output));
     let printed = out(&output);
-    assert!(shortest_ping(&printed) >= 45.0 - EARLY_MS, "{printed}");
+    assert!(shortest_ping(&printed) >= 45.0 - PING_TOLERANCE_MS, "{printed}");
     assert_eq!(summary["schema"], "netarium.link/1");
     assert_eq!(summary["exit_status"], 0);
     for (at, direction) in ["up", "down"].into_iter().enumerate() {

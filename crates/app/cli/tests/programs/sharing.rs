@@ -8,7 +8,7 @@ use std::process::Command;
 use super::bench::{Bench, NETARIUM, Running, enclosed, installed, is_root, requires_labs, skip};
 
 /// A user with a number that is unused on ordinary hosts, and the subordinate IDs of the user.
-const CALLER: u32 = 61_235;
+const CALLER_ID: u32 = 61_235;
 const SUBORDINATES: &str = "61235:2000000000:65536\n";
 
 /// A folder outside of the lab's, which is shared between the nodes of a lab.
@@ -240,7 +240,7 @@ fn as_caller(bench: &Bench, test: &str, ranges: &str, args: &[&str]) -> Option<C
     for path in [bench.path(), &copy] {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     }
-    if chown(bench.path(), Some(CALLER), Some(CALLER)).is_err() {
+    if chown(bench.path(), Some(CALLER_ID), Some(CALLER_ID)).is_err() {
         skip(test, "files cannot be given to another user");
         return None;
     }
@@ -248,11 +248,11 @@ fn as_caller(bench: &Bench, test: &str, ranges: &str, args: &[&str]) -> Option<C
     // The helpers only serve users of /etc/passwd.
     let users = fs::read_to_string("/etc/passwd").unwrap();
     let users =
-        bench.write("passwd", &format!("{users}nt-caller:x:{CALLER}:{CALLER}::/:/bin/sh\n"));
+        bench.write("passwd", &format!("{users}nt-caller:x:{CALLER_ID}:{CALLER_ID}::/:/bin/sh\n"));
     let script = format!(
         ": >>/etc/subuid && : >>/etc/subgid && mount --bind {users} /etc/passwd && \
          mount --bind {file} /etc/subuid && mount --bind {file} /etc/subgid && \
-         exec setpriv --reuid {CALLER} --regid {CALLER} --clear-groups \"$@\"",
+         exec setpriv --reuid {CALLER_ID} --regid {CALLER_ID} --clear-groups \"$@\"",
         users = users.display(),
         file = file.display()
     );

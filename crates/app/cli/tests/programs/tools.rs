@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::bench::{Bench, EARLY_MS, Run, number, requires_labs, shortest_ping};
+use super::bench::{Bench, PING_TOLERANCE_MS, Run, number, requires_labs, shortest_ping};
 
 /// Two hosts on each side of two routers.
 const DUMBBELL: &str = r#"
@@ -43,7 +43,7 @@ fn pings_and_downloads_by_host_name() {
         let printed = run.stdout(ping);
         assert!(printed.contains("3 packets transmitted, 3 received, 0% packet loss"), "{printed}");
         assert_eq!(printed.matches(ttl).count(), 3, "{printed}");
-        assert!(shortest_ping(&printed) >= 10.0 - EARLY_MS, "{printed}");
+        assert!(shortest_ping(&printed) >= 10.0 - PING_TOLERANCE_MS, "{printed}");
     }
     assert_eq!(run.stdout("curl"), body);
     assert!(run.stderr_of("web").contains("GET /page.txt HTTP/1.1\" 200"), "{}", run.dump());
@@ -192,7 +192,6 @@ fn transfers_with_iperf3_in_every_mode() {
     assert!((1e3..=50e6).contains(&rate), "{core:#}");
 }
 
-/// The received data of an iperf3 test.
 fn iperf_received(run: &Run, program: &str) -> Value {
     let printed = run.stdout(program);
     let printed: Value = serde_json::from_str(&printed).unwrap();

@@ -10,7 +10,6 @@ use super::bench::{Bench, until};
 
 pub(crate) struct Cell(Bench);
 
-/// Output and exit code of a command.
 pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
