@@ -37,7 +37,7 @@ MUTATIONS = [
         "crates/app/cli/src/link/lab_text.rs",
         "',' if !in_quotes && depth == 0",
         "',' if !in_quotes && depth <= 1",
-        "commas_in_tables_and_texts_do_not_separate",
+        "splits_only_at_outer_commas",
         "--bins",
     ),
     Mutation(
@@ -45,14 +45,14 @@ MUTATIONS = [
         "crates/app/watch/src/access.rs",
         "token.take_if(|token| is_equal(given, token)).is_some()",
         "token.as_ref().is_some_and(|token| is_equal(given, token))",
-        "token_is_valid_once_and_only_with_the_host_of_the_server",
+        "accepts_token_once_with_own_host",
     ),
     Mutation(
         "top-invalid-value",
         "crates/app/top/src/form.rs",
         'value.parse::<Bandwidth>().map(drop)',
         'Ok(())',
-        "invalid_rate_is_reported_and_not_sent",
+        "reports_invalid_rate_without_sending_it",
     ),
     Mutation(
         "client-limit",
@@ -66,7 +66,7 @@ MUTATIONS = [
         "crates/app/ops/src/service.rs",
         "Duration::from_micros(timeout) / 2",
         "Duration::from_micros(timeout)",
-        "watchdog_interval_is_half_of_the_timeout",
+        "watchdog_interval_is_half_of_own_timeout",
     ),
     Mutation(
         "markup",
@@ -384,7 +384,7 @@ MUTATIONS = [
         "crates/app/cli/src/set.rs",
         "run::files::replace(&file, text.as_bytes())",
         "std::fs::write(&file, text.as_bytes())",
-        "links_beside_run_folders_are_not_followed",
+        "does_not_follow_links_beside_run_folders",
         "--test programs",
     ),
     Mutation(
@@ -462,7 +462,7 @@ MUTATIONS = [
         "crates/app/ops/src/listen.rs",
         "let oldest = self.silent().remove_oldest()?;",
         "let oldest = self.silent().remove(u64::MAX)?;",
-        "connections_without_a_request_exclude_no_client",
+        "serves_clients_despite_idle_connections",
         tests_in="crates/app/serve",
     ),
     Mutation(

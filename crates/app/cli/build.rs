@@ -14,15 +14,14 @@ fn main() {
     println!("cargo:rustc-env=NETARIUM_VERSION={version}{details}");
 }
 
-/// The commit and its date.
 fn commit() -> Option<String> {
     let root = Path::new("../../..").canonicalize().ok()?;
     // The sources may be in another project's repository.
     if Path::new(&git(&["rev-parse", "--show-toplevel"])?).canonicalize().ok()? != root {
         return None;
     }
-    // Files that git changes when HEAD moves. Cargo would run this script in each build for a
-    // missing one.
+    // Files that git changes when HEAD moves. For a missing file, Cargo
+    // would run this script in each build.
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]).unwrap_or_default();
     for name in
         ["HEAD", "logs/HEAD", "packed-refs", &branch].into_iter().filter(|it| !it.is_empty())

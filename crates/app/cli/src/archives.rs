@@ -11,8 +11,8 @@ use collector_live::{check, pipeline};
 use serde_json::json;
 
 use crate::args::collect::{
-    Archive, CheckArchive, CollectCommand, Convert, ConvertTo, Show, ShowRib, ShowUpdates,
-    ShowWhat, UpdateType,
+    Archive, CheckArchive, CollectCommand, Convert, ConvertTo, Show, ShowCommand, ShowRib,
+    ShowUpdates, UpdateType,
 };
 use crate::collect::failure;
 use crate::terminal::{Style, Terminal};
@@ -21,10 +21,12 @@ use run::Exit;
 
 pub(crate) fn archives(command: &CollectCommand, terminal: &Terminal) -> Verdict {
     match command {
-        CollectCommand::Show(Show { what: ShowWhat::Peers(args) }) => peers(args, terminal),
-        CollectCommand::Show(Show { what: ShowWhat::Gaps(args) }) => gaps(args, terminal),
-        CollectCommand::Show(Show { what: ShowWhat::Updates(args) }) => updates(args, terminal),
-        CollectCommand::Show(Show { what: ShowWhat::Rib(args) }) => rib(args, terminal),
+        CollectCommand::Show(Show { command: ShowCommand::Peers(args) }) => peers(args, terminal),
+        CollectCommand::Show(Show { command: ShowCommand::Gaps(args) }) => gaps(args, terminal),
+        CollectCommand::Show(Show { command: ShowCommand::Updates(args) }) => {
+            updates(args, terminal)
+        }
+        CollectCommand::Show(Show { command: ShowCommand::Rib(args) }) => rib(args, terminal),
         CollectCommand::Convert(args) => convert(args, terminal),
         CollectCommand::Check(args) => check(args, terminal),
     }

@@ -24,10 +24,10 @@ pub(crate) fn bundle(args: &Bundle, terminal: &Terminal) -> Verdict {
 }
 
 fn run_send(args: &Run, terminal: &Terminal) -> Verdict {
-    let load = || loaded(Send::load(&args.config), terminal);
+    let load = || config_or_failure(Send::load(&args.config), terminal);
     let mut config = load()?;
     if args.check {
-        return checked(args, config.bundles.iter().map(|it| it.name.as_str()), terminal);
+        return print_check(args, config.bundles.iter().map(|it| it.name.as_str()), terminal);
     }
     let configured = config.common.status.clone();
     drop_privileges(args, &mut config.common.status)?;
@@ -63,17 +63,17 @@ fn run_send(args: &Run, terminal: &Terminal) -> Verdict {
         _ => {}
     };
     let board = Board::new("send");
-    let _server = served(&board, &config.common)?;
+    let _server = serve_status(&board, &config.common)?;
     let mut control = Control { stop: &stop, reload: &reload, load: &mut load };
     send::run(config, &board, &mut control, &mut report).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }
 
 fn run_receive(args: &Run, terminal: &Terminal) -> Verdict {
-    let load = || loaded(Receive::load(&args.config), terminal);
+    let load = || config_or_failure(Receive::load(&args.config), terminal);
     let mut config = load()?;
     if args.check {
-        return checked(args, config.bundles.iter().map(|it| it.name.as_str()), terminal);
+        return print_check(args, config.bundles.iter().map(|it| it.name.as_str()), terminal);
     }
     let configured = config.common.status.clone();
     drop_privileges(args, &mut config.common.status)?;
@@ -99,7 +99,7 @@ fn run_receive(args: &Run, terminal: &Terminal) -> Verdict {
         _ => {}
     };
     let board = Board::new("receive");
-    let _server = served(&board, &config.common)?;
+    let _server = serve_status(&board, &config.common)?;
     let mut control = Control { stop: &stop, reload: &reload, load: &mut load };
     receive::run(config, &board, &mut control, &mut report).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
@@ -127,7 +127,10 @@ fn print_changes(changes: &Changes, terminal: &Terminal) {
     print_event(terminal, &format!("configuration read again: {changes}"), &event);
 }
 
-fn loaded<T>(result: bundler_live::Result<T>, terminal: &Terminal) -> Result<T, Failure> {
+fn config_or_failure<T>(
+    result: bundler_live::Result<T>,
+    terminal: &Terminal,
+) -> Result<T, Failure> {
     match result {
         Ok(config) => Ok(config),
         Err(Error::Config(errors)) => Err(report_errors(&errors, terminal)?),
@@ -136,7 +139,6 @@ fn loaded<T>(result: bundler_live::Result<T>, terminal: &Terminal) -> Result<T, 
     }
 }
 
-/// Reports the errors of a configuration.
 fn report_errors(errors: &Diagnostics, terminal: &Terminal) -> std::io::Result<Failure> {
     if terminal.json {
         let file = errors.source_name();
@@ -149,7 +151,11 @@ fn report_errors(errors: &Diagnostics, terminal: &Terminal) -> std::io::Result<F
     Ok(Failure::silent(Exit::Usage))
 }
 
-fn checked<'a>(args: &Run, bundles: impl Iterator<Item = &'a str>, terminal: &Terminal) -> Verdict {
+fn print_check<'a>(
+    args: &Run,
+    bundles: impl Iterator<Item = &'a str>,
+    terminal: &Terminal,
+) -> Verdict {
     let bundles: Vec<&str> = bundles.collect();
     if terminal.json {
         let schema = "netarium.bundle.check/1";
@@ -172,14 +178,10 @@ fn print_event(terminal: &Terminal, text: &str, event: &Value) {
 }
 
 fn failure(error: &Error) -> Failure {
-    let failure = Failure::caused(Exit::Machine, error);
-    match error.help() {
-        Some(help) => failure.help(help),
-        None => failure,
-    }
+    Failure { help: error.help(), ..Failure::caused(Exit::Machine, error) }
 }
 
-fn served(board: &Board, common: &Common) -> Result<ops::Server, Failure> {
+fn serve_status(board: &Board, common: &Common) -> Result<ops::Server, Failure> {
     let source = watch::Watched {
         prefix: "netarium_bundle",
         board: board.clone(),
@@ -238,7 +240,7 @@ fn table(status: &Value, terminal: &Terminal) -> String {
         ("receivebox", &heads.clone())
     };
     let bundles = status["bundles"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let row = if is_sendbox { outgoing } else { incoming };
+    let row = if is_sendbox { sendbox_row } else { receivebox_row };
     format!(
         "{} {} up {}\n{}\n",
         terminal.paint(Style::Strong, role),
@@ -248,22 +250,22 @@ fn table(status: &Value, terminal: &Terminal) -> String {
     )
 }
 
-fn outgoing(bundle: &Value) -> Vec<String> {
+fn sendbox_row(bundle: &Value) -> Vec<String> {
     let proposed = &bundle["proposed_bit_s"];
     let rate = match bundle["rate_bit_s"].is_null() {
         true if bundle["mode"] == "dry-run" && !proposed.is_null() => {
-            format!("({})", bits(proposed))
+            format!("({})", rate_text(proposed))
         }
         true => "unpaced".to_owned(),
-        false => bits(&bundle["rate_bit_s"]),
+        false => rate_text(&bundle["rate_bit_s"]),
     };
     vec![
-        word(&bundle["name"]),
-        word(&bundle["state"]),
-        word(&bundle["mode"]),
+        watch::string(&bundle["name"]),
+        watch::string(&bundle["state"]),
+        watch::string(&bundle["mode"]),
         rate,
-        bits(&bundle["send_rate_bit_s"]),
-        bits(&bundle["receive_rate_bit_s"]),
+        rate_text(&bundle["send_rate_bit_s"]),
+        rate_text(&bundle["receive_rate_bit_s"]),
         millis(&bundle["rtt_s"]),
         millis(&bundle["queueing_s"]),
         format!("{} packets", bundle["backlog_packets"].as_f64().unwrap_or(0.0)),
@@ -272,10 +274,10 @@ fn outgoing(bundle: &Value) -> Vec<String> {
     ]
 }
 
-fn incoming(bundle: &Value) -> Vec<String> {
+fn receivebox_row(bundle: &Value) -> Vec<String> {
     let age = &bundle["heartbeat_age_s"];
     vec![
-        word(&bundle["name"]),
+        watch::string(&bundle["name"]),
         if age.is_null() { "never".to_owned() } else { format!("{} ago", seconds(age)) },
         bundle["received_packets"].to_string(),
         bundle["received_bytes"].to_string(),
@@ -289,11 +291,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-fn word(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn bits(value: &Value) -> String {
+fn rate_text(value: &Value) -> String {
     let Some(rate) = value.as_f64() else { return dash() };
     let (rate, unit) = match rate {
         1e9.. => (rate / 1e9, "Gbit/s"),

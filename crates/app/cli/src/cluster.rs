@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use cluster::control::{AgentStatus, PeerStatus};
 use cluster_live::connection::Connection;
 use cluster_live::{coordinate, shard};
-use run::RunFolder;
 use serde_json::json;
 
 use crate::args::cluster::agent::Target;
@@ -80,8 +79,7 @@ fn collect(args: &Collect, terminal: &Terminal) -> Verdict {
     };
     let mut connection = connect(&args.target)?;
     let record = coordinate::collect(&mut connection, &options).map_err(|e| failure(&e))?;
-    let folder = RunFolder::open(&args.runs.join(format!("{}-{}", record.name, record.id)))
-        .map_err(Failure::machine)?;
+    let folder = results::folder_of(&args.runs, &record)?;
     results::show(&record, &folder, !args.no_report, terminal)?;
     Ok(record.exit_code.unwrap_or(Exit::Internal))
 }

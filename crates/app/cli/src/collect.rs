@@ -466,7 +466,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_unverifiable_checksums() {
+    fn reports_unverifiable_checksums() {
         assert_eq!(unverified(0, 9), None);
         let text = unverified(7, 9).unwrap();
         assert!(text.starts_with("the TCP checksums of 7 of 9 segments could not be verified"));

@@ -27,7 +27,7 @@ pub(crate) fn export(args: &Export, terminal: &Terminal) -> Verdict {
         let (out, is_terminal) = terminal.stream();
         return match write(&mut reader, format, out, is_terminal)? {
             Ok(()) => Ok(Exit::Ok),
-            // The reader has what it needs.
+            // The reader needs no more rows.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Ok),
             Err(error) => Err(error.into()),
         };

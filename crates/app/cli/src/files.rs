@@ -280,9 +280,9 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::machine(format!("cannot write {}: {error}", path.display()))
 }
 
-/// A file that is written in parts, and replaces one of its name when all is written. A link of
-/// this name is replaced and not followed, because the folder may be from elsewhere; pipes and
-/// terminals are written.
+/// A file that is written in parts, and replaces a file of the same name when it is complete. A
+/// link of this name is replaced, not followed, because the folder may be untrusted. Pipes and
+/// terminals are written directly.
 pub(crate) struct NewFile<'a> {
     path: &'a Path,
     target: Target,

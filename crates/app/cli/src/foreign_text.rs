@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_its_meaning() {
+    fn escaped_json_has_same_value() {
         let value = serde_json::json!({"a\u{9b}": "\u{1b}]0;x\u{7}\u{85}\u{7f}\u{202e}\n"});
         let text = value.to_string();
         let shown = visible_json(&text);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_sequences_remain() {
+    fn shows_foreign_escape_sequences_as_text() {
         let own = OwnEscape::new();
         let styled = |foreign: &str| {
             own.styled(true, |color| {

@@ -31,8 +31,8 @@ pub(crate) fn parse() -> Cli {
     parsed.unwrap_or_else(|error| end(&error))
 }
 
-/// Prints an error of the command line, or the help, and ends. Names of files from elsewhere may be
-/// arguments (`netarium check *`).
+/// Prints an error of the command line, or the help, and ends. Arguments may be names of untrusted
+/// files (`netarium check *`).
 fn end(error: &clap::Error) -> ! {
     let words = std::env::args_os();
     if words.into_iter().all(|word| !has_unsafe(&word.to_string_lossy())) {

@@ -19,11 +19,10 @@ use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS};
 
 use crate::args::{Changes, Edits, Run};
 use crate::progress::Line;
-use crate::run::words;
+use crate::run::repeat_options;
 use crate::terminal::{Style, Terminal};
 use crate::{Failure, Verdict, files, interrupts, labs, repeat};
 
-/// The update interval of the progress line.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs all labs of the command line in parallel.
@@ -92,7 +91,7 @@ fn command(args: &Run, file: &Path) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--json", "--quiet", "--no-progress", "--await-start"]);
     command.args(NO_COLOR);
-    command.arg("--runs").arg(&args.runs).args(edits(&args.edits)).args(words(args));
+    command.arg("--runs").arg(&args.runs).args(edits(&args.edits)).args(repeat_options(args));
     command.args(args.no_report.then_some("--no-report")).arg("--").arg(file);
     Ok(command)
 }
@@ -100,7 +99,7 @@ fn command(args: &Run, file: &Path) -> io::Result<Command> {
 /// Options of processes whose output this one prints: it would show escape sequences as text.
 pub(crate) const NO_COLOR: [&str; 2] = ["--color", "never"];
 
-/// The changes of the lab file as options of a new process.
+/// The changes of the lab file, as options of a new process.
 pub(crate) fn edits(edits: &Edits) -> Vec<String> {
     let mut words = Vec::new();
     words.extend(edits.seed.map(|seed| format!("--seed={seed}")));
@@ -115,7 +114,7 @@ struct Job {
     lab: usize,
     /// Name in the registry; before the job is registered, the expected one.
     name: String,
-    /// The folder of its current run, once that is registered.
+    /// The folder of its current run, after the run is registered.
     folder: Option<PathBuf>,
     rows: Vec<LabRow>,
     exit: Option<Exit>,
@@ -144,7 +143,7 @@ impl Jobs<'_> {
         for event in events {
             match event {
                 Event::Ready(_) => {}
-                Event::Output(number, line) => self.enter(number, &line)?,
+                Event::Output(number, line) => self.process_output(number, &line)?,
                 Event::Log(number, line) => {
                     self.terminal.error(format!("{}: {line}", self.queue[number].name));
                 }
@@ -169,7 +168,7 @@ impl Jobs<'_> {
     }
 
     /// Processes a record or an error.
-    fn enter(&mut self, number: usize, line: &str) -> Result<(), Failure> {
+    fn process_output(&mut self, number: usize, line: &str) -> Result<(), Failure> {
         let job = &mut self.queue[number];
         let Ok(mut value) = serde_json::from_str::<Value>(line) else {
             self.terminal.error(format!("{}: {line}", job.name));
@@ -191,7 +190,6 @@ impl Jobs<'_> {
         Ok(())
     }
 
-    /// Processes the end of a job.
     fn end(&mut self, number: usize, status: ExitStatus) -> Result<(), Failure> {
         let terminal = self.terminal;
         let job = &mut self.queue[number];
@@ -208,7 +206,7 @@ impl Jobs<'_> {
                 "exit_code": exit.code(), "lab": job.name});
             print_error(&error, terminal)?;
             // Cleaning up marks its record as killed.
-            labs::swept(terminal)?;
+            labs::swept_registry(terminal)?;
             let folder = job.folder.take().and_then(|path| RunFolder::open(&path).ok());
             let record = folder.and_then(|folder| folder.read_record().ok());
             job.row(record, exit);

@@ -19,7 +19,7 @@ impl From<RegistryError> for Failure {
 }
 
 /// The registry, after removing the entries of killed runs.
-pub(crate) fn swept(terminal: &Terminal) -> Result<Registry, Failure> {
+pub(crate) fn swept_registry(terminal: &Terminal) -> Result<Registry, Failure> {
     let registry = Registry::open()?;
     sweep(&registry, terminal)?;
     Ok(registry)
@@ -82,7 +82,7 @@ pub(crate) fn ps(terminal: &Terminal) -> Verdict {
         return Ok(Exit::Ok);
     }
     let row = |entry: &Entry| {
-        let (state, up) = (state(entry).to_owned(), clock(age(entry)));
+        let (state, up) = (state(entry).to_owned(), clock_text(age(entry)));
         let (pid, hosts) = (entry.supervisor.pid.to_string(), entry.hosts.len().to_string());
         let folder = entry.folder.display().to_string();
         vec![entry.name.clone(), entry.id.clone(), state, up, pid, hosts, folder]
@@ -105,7 +105,7 @@ fn age(entry: &Entry) -> u64 {
     now.map_or(0, |now| now.as_secs()).saturating_sub(entry.started_unix)
 }
 
-fn clock(seconds: u64) -> String {
+fn clock_text(seconds: u64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
@@ -124,24 +124,28 @@ fn object(entry: &Entry) -> Value {
 }
 
 pub(crate) fn exec(args: &Exec, terminal: &Terminal) -> Verdict {
-    inside(&args.lab, &args.host, args.user.as_deref(), &args.command, terminal)
+    run_on_host(&args.lab, &args.host, args.user.as_deref(), &args.command, terminal)
+}
+
+/// The shell of the user who started this command.
+pub(crate) fn user_shell() -> OsString {
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    shell.unwrap_or_else(|| "/bin/sh".into())
 }
 
 pub(crate) fn shell(args: &Shell, terminal: &Terminal) -> Verdict {
-    let shell = std::env::var_os("SHELL").filter(|s| !s.is_empty());
-    let shell = shell.unwrap_or_else(|| "/bin/sh".into());
     terminal.note(format!("shell on {} of {}; exit with `exit`", args.host, args.lab));
-    inside(&args.lab, &args.host, args.user.as_deref(), &[shell], terminal)
+    run_on_host(&args.lab, &args.host, args.user.as_deref(), &[user_shell()], terminal)
 }
 
-fn inside(
+fn run_on_host(
     lab: &str,
     host: &str,
     user: Option<&str>,
     command: &[OsString],
     terminal: &Terminal,
 ) -> Verdict {
-    let entry = find(&swept(terminal)?, lab)?;
+    let entry = find(&swept_registry(terminal)?, lab)?;
     let Some(place) = entry.hosts.get(host) else {
         let hosts: Vec<&str> = entry.hosts.keys().map(String::as_str).take(20).collect();
         let failure = Failure::usage(format!("lab {} has no host `{host}`", entry.name));

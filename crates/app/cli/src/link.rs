@@ -2,7 +2,6 @@
 
 mod lab_text;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use base::NodeId;
@@ -16,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::args::link::Link;
 use crate::terminal::Terminal;
-use crate::{Failure, Verdict, files};
+use crate::{Failure, Verdict, files, labs};
 use lab_text::LabText;
 
 /// Standard output belongs to the command, so errors go to standard error in JSON too.
@@ -45,7 +44,8 @@ fn run(args: &Link, terminal: &Terminal) -> Verdict {
         starter: None,
         up: None,
     };
-    let command = if args.command.is_empty() { shell() } else { args.command.clone() };
+    let command =
+        if args.command.is_empty() { vec![labs::user_shell()] } else { args.command.clone() };
     let ended = run_attached(plan, &options, NodeId::at(0), &command);
     let AttachedRun { record, status } = ended.map_err(|error| crate::run::failure(&error))?;
     show(args, &record, status, terminal)?;
@@ -98,7 +98,7 @@ fn lines(text: &LabText, found: &Diagnostics) -> Vec<String> {
     found.list().iter().map(line).collect()
 }
 
-/// The folder of the run folder: temporary, unless the user wants to keep it.
+/// The parent of the run folder: temporary, unless --runs is given.
 enum Runs {
     Kept(PathBuf),
     Temporary(TempDir),
@@ -122,12 +122,7 @@ impl Runs {
     }
 }
 
-fn shell() -> Vec<OsString> {
-    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
-    vec![shell.unwrap_or_else(|| "/bin/sh".into())]
-}
-
-/// The command line as it was given.
+/// The command line of this process.
 fn repeat() -> String {
     let words = std::env::args().skip(1).map(|word| shell_word(&word));
     ["netarium".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")

@@ -9,6 +9,7 @@ mod cluster;
 mod collect;
 mod daemon;
 mod diff;
+mod doctor;
 mod export;
 mod files;
 mod foreign_text;
@@ -17,7 +18,6 @@ mod interrupts;
 mod jobs;
 mod labs;
 mod link;
-mod machine;
 mod mctcp;
 mod measure;
 mod progress;
@@ -179,7 +179,7 @@ fn dispatch(command: &Command, terminal: &Terminal) -> Verdict {
         Command::Top(args) => top::top(args, terminal),
         Command::Down(args) => up::down(args, terminal),
         Command::Clean(args) => labs::clean(args, terminal),
-        Command::Doctor(args) => machine::doctor(args, terminal),
+        Command::Doctor(args) => doctor::doctor(args, terminal),
         Command::New(args) => files::new(args, terminal),
         Command::Report(args) => summary::report(args, terminal),
         Command::Diff(args) => diff::diff(args, terminal),

@@ -63,9 +63,9 @@ fn serve(args: &args::Serve, terminal: &Terminal) -> Verdict {
     let default = watch::socket("mctcp", Some(&daemon))?;
     serve.policy().map_err(|e| failure(&e))?;
     warn_unauthenticated(&args.sessions, serve.tls.is_some(), terminal);
-    daemon.drop_privileges(kept(&args.sessions), true)?;
+    daemon.drop_privileges(needed_capabilities(&args.sessions), true)?;
     let stop = stop()?;
-    let _server = served(&serve.board, &args.watch, default, terminal)?;
+    let _server = serve_status(&serve.board, &args.watch, default, terminal)?;
     serve::run(&serve, &stop, &mut |event| report(event, terminal)).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }
@@ -101,14 +101,14 @@ fn proxy(args: &args::Proxy, terminal: &Terminal) -> Verdict {
     let default = watch::socket("mctcp", Some(&daemon))?;
     proxy.check().map_err(|e| failure(&e))?;
     warn_unauthenticated(&args.sessions, proxy.peer.tls.is_some(), terminal);
-    let mut keep = kept(&args.sessions);
+    let mut keep = needed_capabilities(&args.sessions);
     if proxy.redirect.is_some() {
         // To mark its own connections, and to add and remove rules.
         keep = keep.and(Capabilities::NET_ADMIN);
     }
     daemon.drop_privileges(keep, true)?;
     let stop = stop()?;
-    let _server = served(&proxy.board, &args.watch, default, terminal)?;
+    let _server = serve_status(&proxy.board, &args.watch, default, terminal)?;
     proxy::run(&proxy, &stop, &mut |event| report(event, terminal)).map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }
@@ -120,23 +120,19 @@ fn connect(args: &args::Connect, terminal: &Terminal) -> Verdict {
         board: Board::default(),
     };
     let stop = stop()?;
-    let _server = served(&connect.board, &args.watch, watch::socket("mctcp", None)?, terminal)?;
+    let _server =
+        serve_status(&connect.board, &args.watch, watch::socket("mctcp", None)?, terminal)?;
     let mut report = |event: &Event| {
         // Standard output carries the data of the connection.
         if !terminal.json {
-            terminal.note(words(event));
+            terminal.note(event_text(event));
         }
     };
     let summary = match connect::run(&connect, &stop, &mut report).map_err(|e| failure(&e)) {
         Ok(Some(summary)) => summary,
         Ok(None) => return Ok(Exit::Interrupted),
         Err(failure) if terminal.json => {
-            let (message, help) = (&failure.message, &failure.help);
-            let schema = "netarium.error/1";
-            let code = failure.exit.code();
-            terminal.error_object(&json!({
-                "schema": schema, "message": message, "help": help, "exit_code": code,
-            }));
+            terminal.error_object(&failure.as_json());
             return Err(Failure::silent(failure.exit));
         }
         Err(failure) => return Err(failure),
@@ -161,7 +157,7 @@ fn summary_object(summary: &Summary) -> Value {
 }
 
 /// Capabilities that servers and proxies need.
-fn kept(args: &args::Sessions) -> Capabilities {
+fn needed_capabilities(args: &args::Sessions) -> Capabilities {
     let low_ports = Capabilities::NET_BIND_SERVICE;
     // Buffers above `net.core.wmem_max`.
     if args.socket_buffer.is_some() { low_ports.and(Capabilities::NET_ADMIN) } else { low_ports }
@@ -215,7 +211,7 @@ fn peer(args: &args::Peer, session: &args::Sessions) -> Result<Peer, Failure> {
     })
 }
 
-fn served(
+fn serve_status(
     board: &Board,
     args: &Watch,
     default: Option<PathBuf>,
@@ -254,26 +250,22 @@ fn stop() -> Result<Stop, Failure> {
 
 fn failure(error: &Error) -> Failure {
     let exit = if error.is_usage() { Exit::Usage } else { Exit::Machine };
-    let failure = Failure::caused(exit, error);
-    match error.help() {
-        Some(help) => failure.help(help),
-        None => failure,
-    }
+    Failure { help: error.help(), ..Failure::caused(exit, error) }
 }
 
 fn report(event: &Event, terminal: &Terminal) {
     if matches!(event, Event::Ready(_)) {
-        daemon::report_ready(&words(event));
+        daemon::report_ready(&event_text(event));
     }
     if terminal.json {
         // A closed output does not stop the proxy.
-        let _ = terminal.object(&object(event));
+        let _ = terminal.object(&event_json(event));
     } else if !matches!(event, Event::Opened { .. } | Event::Closed { why: None, .. }) {
-        terminal.note(words(event));
+        terminal.note(event_text(event));
     }
 }
 
-fn words(event: &Event) -> String {
+fn event_text(event: &Event) -> String {
     match event {
         Event::Ready(at) => {
             let list = at.iter().map(|(front, at)| format!("{front} at {at}"));
@@ -295,7 +287,7 @@ fn words(event: &Event) -> String {
     }
 }
 
-fn object(event: &Event) -> Value {
+fn event_json(event: &Event) -> Value {
     match event {
         Event::Ready(at) => {
             let list = at.iter().map(|(front, at)| json!({"front": front, "at": at}));
@@ -339,10 +331,11 @@ fn show(args: &Status, terminal: &Terminal) -> Verdict {
 /// The table of a server or proxy, its connections and their subflows.
 fn table(status: &Value, terminal: &Terminal) -> String {
     let listens = status["listens"].as_array().into_iter().flatten();
-    let listens = listens.map(|it| format!("{} at {}", word(&it["front"]), word(&it["at"])));
+    let listens = listens
+        .map(|it| format!("{} at {}", watch::string(&it["front"]), watch::string(&it["at"])));
     let mut text = format!(
         "{} {} up {:.0} s: {} sessions, {} in total; {} fallbacks, {} rejected, {} failed\n",
-        terminal.paint(Style::Strong, &word(&status["role"])),
+        terminal.paint(Style::Strong, &watch::string(&status["role"])),
         listens.collect::<Vec<_>>().join(", "),
         status["uptime_s"].as_f64().unwrap_or(0.0),
         status["sessions"],
@@ -355,12 +348,17 @@ fn table(status: &Value, terminal: &Terminal) -> String {
         ["connection", "via", "state", "send rate", "receive rate", "sent", "received", "RTT"];
     let mut rows = Vec::new();
     for row in status["list"].as_array().into_iter().flatten() {
-        let name = format!("{} -> {}", word(&row["client"]), word(&row["target"]));
-        rows.push(cells(row, name, word(&row["via"]), String::new()));
+        let name =
+            format!("{} -> {}", watch::string(&row["client"]), watch::string(&row["target"]));
+        rows.push(cells(row, name, watch::string(&row["via"]), String::new()));
         for subflow in row["subflows"].as_array().into_iter().flatten() {
-            let name = format!("  {} - {}", word(&subflow["local"]), word(&subflow["remote"]));
+            let name = format!(
+                "  {} - {}",
+                watch::string(&subflow["local"]),
+                watch::string(&subflow["remote"])
+            );
             let backup = if subflow["backup"] == true { "backup" } else { "" };
-            rows.push(cells(subflow, name, backup.to_owned(), word(&subflow["state"])));
+            rows.push(cells(subflow, name, backup.to_owned(), watch::string(&subflow["state"])));
         }
     }
     if !rows.is_empty() {
@@ -386,8 +384,4 @@ fn cells(row: &Value, name: String, via: String, state: String) -> Vec<String> {
         size(&row["received_bytes"]),
         rtt,
     ]
-}
-
-fn word(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }

@@ -1,4 +1,4 @@
-//! `measure`: what figures of papers need of the libraries and no lab shows, as JSON.
+//! `measure`: values for figures of papers that no lab reports, as JSON.
 
 mod timers;
 
@@ -8,17 +8,17 @@ use ratecontrol::population::Population;
 use run::Exit;
 use serde_json::{Value, json};
 
-use crate::args::measure::{LinkState, Measure, What};
+use crate::args::measure::{LinkState, Measure, Measurement};
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict, cluster};
 
 pub(crate) fn measure(args: &Measure, terminal: &Terminal) -> Verdict {
-    let mut found = match &args.what {
-        What::Protocols => json!({ "protocols": Protocol::NAMES }),
-        What::LinkState(args) => link_state(args)?,
-        What::Agreement(args) => cluster::measure_agreement(args, terminal)?,
-        What::Timers(args) => timers::measure(args)?,
-        What::BundleConstants => bundle_constants(),
+    let mut found = match &args.measurement {
+        Measurement::Protocols => json!({ "protocols": Protocol::NAMES }),
+        Measurement::LinkState(args) => link_state(args)?,
+        Measurement::Agreement(args) => cluster::measure_agreement(args, terminal)?,
+        Measurement::Timers(args) => timers::measure(args)?,
+        Measurement::BundleConstants => bundle_constants(),
     };
     found["schema"] = "netarium.measure/1".into();
     terminal.object(&found)?;

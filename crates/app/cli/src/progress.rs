@@ -57,7 +57,6 @@ impl Line {
         });
     }
 
-    /// Shows the progress of a sweep.
     pub(crate) fn show_sweep(&self, progress: &sim::sweep::Progress) {
         self.bar.set_length(progress.total as u64);
         self.bar.set_position(progress.finished as u64);
@@ -70,7 +69,6 @@ impl Line {
         self.bar.set_message(format!("{finished}/{total}{before}, ETA {left}"));
     }
 
-    /// Shows the progress of a collector.
     pub(crate) fn show_collected(&self, status: &collector_live::board::Status) {
         let up =
             status.peerings.iter().filter(|(_, state, _)| *state == collector::State::Established);
@@ -131,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eta_fits_a_narrow_terminal() {
+    fn progress_fits_narrow_terminal() {
         let progress = sim::run::Progress {
             now: Time::ZERO + Span::from_secs(43_200),
             duration: Span::from_secs(86_400),

@@ -37,7 +37,6 @@ fn python(program: &Path) -> PathBuf {
     if beside.is_file() { beside } else { PathBuf::from("python3") }
 }
 
-/// The arguments of the package.
 fn words(args: &Reproduce, terminal: &Terminal) -> Vec<String> {
     let mut words: Vec<String> = args.paper.iter().chain(&args.figures).cloned().collect();
     let clock = args.clock.map(|clock| match clock {

@@ -27,6 +27,11 @@ pub(crate) fn open(run: &Path) -> Result<(RunFolder, RunRecord), Failure> {
     Ok((folder, record))
 }
 
+pub(crate) fn folder_of(runs: &Path, record: &RunRecord) -> Result<RunFolder, Failure> {
+    let name = format!("{}-{}", record.name, record.id);
+    RunFolder::open(&runs.join(name)).map_err(Failure::machine)
+}
+
 /// Where and how runs are written and shown.
 pub(crate) struct Output<'a> {
     /// The folder for run folders.
@@ -56,8 +61,7 @@ pub(crate) fn of_each(
             terminal.note(format!("run {} of {count}{colon}{values}", number + 1));
         }
         let record = run(plan)?;
-        let folder = RunFolder::open(&output.runs.join(format!("{}-{}", record.name, record.id)))
-            .map_err(Failure::machine)?;
+        let folder = folder_of(output.runs, &record)?;
         match output.set {
             Some(_) => show_in_set(&record, &folder, output.wants_report, terminal),
             None => show(&record, &folder, output.wants_report, terminal)?,

@@ -20,22 +20,24 @@ use crate::{Failure, Verdict, cluster, files, jobs, labs, repeat, results, set, 
 use run::Exit;
 
 pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
-    labs::swept(terminal)?;
+    labs::swept_registry(terminal)?;
     if args.watch && (args.labs.len() > 1 || args.spread.cluster().is_some()) {
         let message = "--watch shows one lab on this machine";
         let help = "start the labs without it, and use `netarium watch NAME` for one of them";
         return Err(Failure::usage(message).help(help));
     }
     match &*args.labs {
-        [file] if args.copies.get() == 1 => {
-            single(args, &Changes { lab: file.clone(), edits: args.edits.clone() }, terminal)
-        }
+        [file] if args.copies.get() == 1 => run_single_lab(
+            args,
+            &Changes { lab: file.clone(), edits: args.edits.clone() },
+            terminal,
+        ),
         _ => jobs::run(args, terminal),
     }
 }
 
 /// Runs one lab, or the runs of a sweep one after the other.
-fn single(args: &Run, changes: &Changes, terminal: &Terminal) -> Verdict {
+fn run_single_lab(args: &Run, changes: &Changes, terminal: &Terminal) -> Verdict {
     let is_spread = args.spread.cluster().is_some();
     // On a cluster, programs are installed on the agents.
     let load = if is_spread { files::load_elsewhere } else { files::load };
@@ -52,7 +54,7 @@ fn single(args: &Run, changes: &Changes, terminal: &Terminal) -> Verdict {
     let result = if is_spread {
         cluster::spread::run(args, changes, &plans, &output, &lab_dir, terminal)
     } else {
-        alone(args, changes, &plans, &output, &lab_dir, terminal)
+        run_on_this_host(args, changes, &plans, &output, &lab_dir, terminal)
     };
     if let (Err(_), Some(set)) = (&result, &set) {
         set.remove_if_empty();
@@ -66,14 +68,13 @@ fn begin_set(args: &Run, changes: &Changes, lab: &Lab) -> Result<Option<Set>, Fa
         return Ok(None);
     }
     let plan = set::only_plan(lab, "--repeat")?;
-    let mut words = words(args);
+    let mut words = repeat_options(args);
     words.extend(["--repeat".to_owned(), args.repeat.to_string()]);
     let repeat = repeat::command("run", changes, plan, &args.runs, &words);
     Set::create(&args.runs, plan, repeat).map(Some)
 }
 
-/// Runs plans on this machine.
-fn alone(
+fn run_on_this_host(
     args: &Run,
     changes: &Changes,
     plans: &[Plan],
@@ -92,13 +93,13 @@ fn alone(
         let options = emu::run::Options {
             runs_dir: output.runs.to_owned(),
             lab_dir: lab_dir.to_owned(),
-            repeat: repeat::command(subcommand, changes, plan, &args.runs, &words(args)),
+            repeat: repeat::command(subcommand, changes, plan, &args.runs, &repeat_options(args)),
             engine: args.engine.map(Engine::for_lab),
             stay: args.stay,
             starter: starter.clone(),
             up: up.clone(),
         };
-        one(args, plan, &options, view.as_mut(), terminal)
+        run_plan(args, plan, &options, view.as_mut(), terminal)
     });
     match view {
         Some(view) if matches!(verdict, Ok(exit) if exit != Exit::Interrupted) => {
@@ -124,7 +125,7 @@ fn detach(args: &Run) -> Result<Up, Failure> {
     Ok(Up { parent: starter()?, ends: args.edits.duration.is_some() })
 }
 
-fn one(
+fn run_plan(
     args: &Run,
     plan: &Plan,
     options: &emu::run::Options,
@@ -144,21 +145,21 @@ fn one(
 }
 
 /// Options of `run` that are needed to repeat a run.
-pub(crate) fn words(args: &Run) -> Vec<String> {
-    [own_words(args), cluster::spread::words(&args.spread)].concat()
+pub(crate) fn repeat_options(args: &Run) -> Vec<String> {
+    [local_options(args), cluster::spread::words(&args.spread)].concat()
 }
 
 /// The options that do not concern clusters.
-pub(crate) fn own_words(args: &Run) -> Vec<String> {
+pub(crate) fn local_options(args: &Run) -> Vec<String> {
     let mut words = Vec::new();
     if args.stay {
         words.push("--stay".to_owned());
     }
-    words.extend(engine_words(args.engine));
+    words.extend(engine_options(args.engine));
     words
 }
 
-pub(crate) fn engine_words(engine: Option<Engine>) -> Vec<String> {
+pub(crate) fn engine_options(engine: Option<Engine>) -> Vec<String> {
     let words = |engine| vec!["--engine".to_owned(), engine_name(engine).to_owned()];
     engine.map_or_else(Vec::new, words)
 }

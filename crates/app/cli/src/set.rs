@@ -9,10 +9,10 @@ use run::record::RunOutcome;
 use run::{Exit, RunFolder, RunRecord};
 
 use crate::terminal::{Style, Terminal};
-use crate::{Failure, Verdict, repeat};
+use crate::{Failure, Verdict, repeat, results};
 
 /// The file of a set with its metrics.
-const FILE: &str = "summary.json";
+const SUMMARY_FILE: &str = "summary.json";
 
 /// A set in progress: a folder with a folder for each run.
 pub(crate) struct Set {
@@ -31,8 +31,7 @@ impl Set {
     /// Writes and shows the summary of the completed runs.
     pub(crate) fn finish(&self, records: &[RunRecord], terminal: &Terminal) -> Verdict {
         let lab = records.first().and_then(|first| {
-            let run = self.folder.join(format!("{}-{}", first.name, first.id));
-            let folder = RunFolder::open(&run).ok()?;
+            let folder = results::folder_of(&self.folder, first).ok()?;
             folder.read_start(RunFolder::RESOLVED_LAB, u64::MAX).ok()?
         });
         let lab = String::from_utf8_lossy(lab.as_deref().unwrap_or_default());
@@ -41,7 +40,7 @@ impl Set {
             return Ok(Exit::Interrupted);
         };
         let text = summary.to_json().map_err(std::io::Error::from)?;
-        let file = self.folder.join(FILE);
+        let file = self.folder.join(SUMMARY_FILE);
         run::files::replace(&file, text.as_bytes())
             .map_err(|e| Failure::machine(format!("cannot write {}: {e}", file.display())))?;
         if terminal.json {
@@ -94,8 +93,8 @@ pub(crate) fn only_plan<'a>(lab: &'a Lab, option: &str) -> Result<&'a Plan, Fail
 
 /// The folder and summary of a set, if the path is that of a set or of its summary.
 pub(crate) fn open(path: &Path) -> Result<Option<(PathBuf, Summary)>, Failure> {
-    let folder = if path.ends_with(FILE) { path.parent().unwrap_or(path) } else { path };
-    let file = folder.join(FILE);
+    let folder = if path.ends_with(SUMMARY_FILE) { path.parent().unwrap_or(path) } else { path };
+    let file = folder.join(SUMMARY_FILE);
     if !file.is_file() {
         return Ok(None);
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use lab::plan::Plan;
-use run::{Exit, RunFolder, RunRecord};
+use run::{Exit, RunRecord};
 
 use crate::args::{Limits, Sim};
 use crate::progress::Line;
@@ -16,20 +16,21 @@ use crate::{Failure, Verdict, files, interrupts, repeat, results, set, sweep};
 
 pub(crate) fn sim(args: &Sim, terminal: &Terminal) -> Verdict {
     if args.seeds.get() > 1 {
-        return seeds(args, terminal);
+        return run_seeds(args, terminal);
     }
     let mut lab = files::load(&args.changes, terminal)?;
     lab.plans.iter_mut().for_each(|plan| args.limits.apply(plan));
     let stop = interrupts::flag()?;
     let output = Output { runs: &args.runs, wants_report: !args.no_report, set: None };
     if args.watch {
-        return watched(args, &lab.plans, &output, &stop, terminal);
+        return run_with_view(args, &lab.plans, &output, &stop, terminal);
     }
-    results::of_each(&lab.plans, &output, terminal, |plan| one(args, plan, None, &stop, terminal))
+    results::of_each(&lab.plans, &output, terminal, |plan| {
+        run_plan(args, plan, None, &stop, terminal)
+    })
 }
 
-/// Runs a lab with the live view.
-fn watched(
+fn run_with_view(
     args: &Sim,
     plans: &[Plan],
     output: &Output<'_>,
@@ -40,7 +41,7 @@ fn watched(
     let mut view = None;
     let verdict = results::of_each(plans, output, terminal, |plan| {
         let view = view.insert(SimulationView::new(plan, terminal)?);
-        let record = one(args, plan, Some(&mut *view), stop, terminal);
+        let record = run_plan(args, plan, Some(&mut *view), stop, terminal);
         view.end(record.as_ref().ok());
         record
     });
@@ -54,7 +55,7 @@ fn watched(
 }
 
 /// Runs a lab with several seeds, as a set.
-fn seeds(args: &Sim, terminal: &Terminal) -> Verdict {
+fn run_seeds(args: &Sim, terminal: &Terminal) -> Verdict {
     let load = |offset| {
         let lab = files::load_replication(&args.changes, u64::from(offset), terminal)?;
         let mut plan = set::only_plan(&lab, "--seeds")?.clone();
@@ -79,8 +80,7 @@ fn seeds(args: &Sim, terminal: &Terminal) -> Verdict {
     let swept = sweep::run_all(&plans, &set.folder, jobs, &repeat, &line, &stop);
     let swept = swept.map_err(|error| failure(&error))?;
     for record in &swept.records {
-        let folder = RunFolder::open(&set.folder.join(format!("{}-{}", record.name, record.id)));
-        let folder = folder.map_err(Failure::machine)?;
+        let folder = results::folder_of(&set.folder, record)?;
         results::show_in_set(record, &folder, !args.no_report, terminal);
     }
     sweep::warn_of_identical(&swept.records, terminal);
@@ -99,7 +99,7 @@ fn seeds(args: &Sim, terminal: &Terminal) -> Verdict {
     }
 }
 
-fn one(
+fn run_plan(
     args: &Sim,
     plan: &Plan,
     mut view: Option<&mut SimulationView<'_>>,
@@ -129,7 +129,6 @@ impl Limits {
         plan.limits.memory = self.max_memory.unwrap_or(plan.limits.memory);
     }
 
-    /// The options of this command.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if let Some(events) = self.max_events {

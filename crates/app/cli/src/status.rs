@@ -95,7 +95,6 @@ pub(crate) fn folders(kind: &str) -> impl Iterator<Item = PathBuf> {
     folder(kind).into_iter().chain(daemon::status_folders(kind))
 }
 
-/// Shows all long-running commands of this machine.
 pub(crate) fn status(args: &Status, terminal: &Terminal) -> Verdict {
     let gateways = [PathBuf::from(STATUS_FOLDER)].into_iter().chain(folders("bundle"));
     let all = gateways.chain(["mctcp", "collect", "agent"].into_iter().flat_map(folders));
@@ -109,6 +108,11 @@ pub(crate) fn status(args: &Status, terminal: &Terminal) -> Verdict {
         terminal.data(terminal.table(&["command", "name", "pid", "up", "now"], &rows))?;
     }
     Ok(Exit::Ok)
+}
+
+/// The text of a JSON string; empty for other values.
+pub(crate) fn string(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 fn row(status: &Value) -> Vec<String> {
@@ -142,9 +146,9 @@ fn find(
     let found = if given.is_empty() { daemon::sockets(folders)? } else { given.to_vec() };
     let mut list = Vec::new();
     for path in &found {
-        match ops::ask(path, schema) {
+        match ops::read_status(path, schema) {
             Ok(status) => list.push(status),
-            // A killed process leaves its socket.
+            // The socket of a killed process remains.
             Err(error) if given.is_empty() => terminal.note(format!("note: {error}")),
             Err(error) => return Err(failure(&error).help(none)),
         }

@@ -81,7 +81,6 @@ impl Terminal {
         (io::stdout().lock(), self.out.is_terminal())
     }
 
-    /// Writes a result as JSON.
     pub(crate) fn object(&self, value: &impl Serialize) -> io::Result<()> {
         let text = serde_json::to_string(value)?;
         write_line(self.out.lock(), visible_json(&text).into_owned())

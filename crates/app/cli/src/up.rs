@@ -21,16 +21,16 @@ use crate::terminal::Terminal;
 use crate::{Failure, Verdict, files, interrupts, jobs, labs, run as run_command, watch};
 
 /// The file in the run folder with the output of the process that supervises the lab.
-const LOG: &str = "run.log";
+const LOG_FILE: &str = "run.log";
 
-/// Interval at which interrupts are noticed while a lab starts.
+/// Interval of checks for interrupts while a lab starts.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Includes the grace times of the lab's programs.
-const DOWN_GRACE: Duration = Duration::from_secs(60);
+/// Maximum time for a lab to end, including the grace times of its programs.
+const DOWN_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn up(args: &Up, terminal: &Terminal) -> Verdict {
-    let registry = labs::swept(terminal)?;
+    let registry = labs::swept_registry(terminal)?;
     let lab = files::load(&args.changes, terminal)?;
     let [plan] = &*lab.plans else {
         let message = format!("the lab is a sweep of {} runs", lab.plans.len());
@@ -98,7 +98,7 @@ fn start(args: &Up, log: &File, parent: UnixStream, terminal: &Terminal) -> io::
     command.args(["run", "--detached", "--quiet", "--no-progress"]).args(jobs::NO_COLOR);
     command.args(terminal.json.then_some("--json")).args(args.no_report.then_some("--no-report"));
     command.arg("--runs").arg(&args.runs).args(jobs::edits(&args.changes.edits));
-    command.args(run_command::engine_words(args.engine)).arg("--").arg(&args.changes.lab);
+    command.args(run_command::engine_options(args.engine)).arg("--").arg(&args.changes.lab);
     command.stdin(OwnedFd::from(parent)).stdout(log.try_clone()?).stderr(log.try_clone()?);
     command.env_remove("NETARIUM_CLUSTER").spawn()
 }
@@ -180,7 +180,7 @@ impl Log {
     }
 
     fn keep(self, folder: &Path) -> Result<(), Failure> {
-        let path = folder.join(LOG);
+        let path = folder.join(LOG_FILE);
         run::files::rename(&self.path, &path)
             .map_err(|e| Failure::machine(format!("cannot create {}: {e}", path.display())))
     }
@@ -226,7 +226,7 @@ pub(crate) fn set(args: &Set, terminal: &Terminal) -> Verdict {
             (entry.name, at_s, events)
         }
         (_, Answer::Wrong { errors }) => {
-            return wrong(&Finding::diagnostics(&errors, &args.fields), terminal);
+            return report_errors(&Finding::diagnostics(&errors, &args.fields), terminal);
         }
         (entry, Answer::Refused { why }) => return Err(refused(&entry, &why)),
     };
@@ -242,7 +242,7 @@ pub(crate) fn set(args: &Set, terminal: &Terminal) -> Verdict {
     Ok(Exit::Ok)
 }
 
-fn wrong(found: &Diagnostics, terminal: &Terminal) -> Verdict {
+fn report_errors(found: &Diagnostics, terminal: &Terminal) -> Verdict {
     if terminal.json {
         let errors: Vec<Value> = found.list().iter().map(files::as_json).collect();
         terminal.object(&json!({"schema": "netarium.set/1", "ok": false, "errors": errors}))?;
@@ -282,7 +282,7 @@ fn refused(entry: &Entry, why: &str) -> Failure {
 
 /// Sends a request to a lab.
 fn answer(lab: &str, request: &Request, terminal: &Terminal) -> Result<(Entry, Answer), Failure> {
-    let entry = labs::find(&labs::swept(terminal)?, lab)?;
+    let entry = labs::find(&labs::swept_registry(terminal)?, lab)?;
     let Some(socket) = &entry.socket else {
         let failure = refused(&entry, "this lab has no socket for requests");
         return Err(failure.help("labs on several machines have none; use `[[at]]` in the file"));
@@ -295,7 +295,7 @@ fn answer(lab: &str, request: &Request, terminal: &Terminal) -> Result<(Entry, A
 }
 
 pub(crate) fn down(args: &Down, terminal: &Terminal) -> Verdict {
-    let registry = labs::swept(terminal)?;
+    let registry = labs::swept_registry(terminal)?;
     let entries = if args.all {
         let listing = registry.list()?;
         labs::note_invalid(&listing, terminal);
@@ -310,7 +310,7 @@ pub(crate) fn down(args: &Down, terminal: &Terminal) -> Verdict {
     }
     let (mut objects, mut rows) = (Vec::new(), Vec::new());
     for entry in &entries {
-        let how = match entry.stop(DOWN_GRACE)? {
+        let how = match entry.stop(DOWN_TIMEOUT)? {
             Stopped::Orderly => "ended",
             Stopped::Killed => "killed",
         };
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn log_is_written_through_no_link() {
+    fn refuses_link_as_log_file() {
         let dir = tempfile::tempdir().unwrap();
         let outside = dir.path().join("outside");
         fs::write(&outside, "kept").unwrap();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn log_is_kept_in_no_linked_folder() {
+    fn refuses_linked_run_folder_for_log() {
         let dir = tempfile::tempdir().unwrap();
         let outside = dir.path().join("outside");
         fs::create_dir(&outside).unwrap();

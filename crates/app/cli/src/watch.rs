@@ -24,11 +24,10 @@ use crate::args::watch::{LOOPBACK, Watch};
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict, interrupts, labs, results};
 
-/// Interval at which interrupts are noticed.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Environment variables of graphical sessions: without one, there is no browser to open.
-const DISPLAYS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
+/// Environment variables of graphical sessions; without them, no browser is opened.
+const DISPLAY_VARIABLES: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
 
 pub(crate) fn watch(args: &Watch, terminal: &Terminal) -> Verdict {
     let (name, run) = find(&args.run, args.read_only, terminal)?;
@@ -42,7 +41,6 @@ pub(crate) fn watch(args: &Watch, terminal: &Terminal) -> Verdict {
     Ok(Exit::Ok)
 }
 
-/// Waits for a signal.
 fn wait(stop: &AtomicBool) {
     while !stop.load(SeqCst) {
         std::thread::sleep(INTERRUPT_INTERVAL);
@@ -55,7 +53,7 @@ pub(crate) fn find(
     read_only: bool,
     terminal: &Terminal,
 ) -> Result<(String, WatchedRun), Failure> {
-    let registry = labs::swept(terminal)?;
+    let registry = labs::swept_registry(terminal)?;
     let path = Path::new(wanted);
     let entry = match registry.find(wanted)? {
         Some(entry) => Some(entry),
@@ -164,7 +162,6 @@ impl<'a> RunView<'a> {
     }
 }
 
-/// Rejects a lab of several runs.
 pub(crate) fn reject_sweep(runs: usize) -> Result<(), Failure> {
     if runs < 2 {
         return Ok(());
@@ -204,8 +201,8 @@ impl<'a> SimulationView<'a> {
         Arc::clone(&self.live)
     }
 
-    /// Starts the server once the run has started, and notes a change of the pace that no page
-    /// shows.
+    /// Starts the server once the run has started, and notes when the run continues without
+    /// a page.
     pub(crate) fn update(&mut self) {
         let is_unattended = self.live.is_unattended();
         if is_unattended && !self.is_unattended {
@@ -219,7 +216,7 @@ impl<'a> SimulationView<'a> {
             && let Some(hello) = self.live.hello()
             && let Err(failure) = self.serve(PathBuf::from(hello.run))
         {
-            // Without a page, the run would wait for ever.
+            // Without a page, the run would wait indefinitely.
             self.live.watch(true);
             self.live.change(ClockChange::Speed { permille: None });
             self.has_failed = true;
@@ -272,10 +269,10 @@ fn show(name: &str, server: &Server, terminal: &Terminal) -> Result<(), Failure>
 }
 
 /// Opens the page in a browser. The URL has a secret, which other users must not see in the list of
-/// processes: the browser opens a file of this user, which leads to the page and is removed with
-/// the result.
+/// processes. Therefore the browser opens a file of this user that redirects to the page. Dropping
+/// the result removes the file.
 fn open(url: &str) -> Option<NamedTempFile> {
-    let has_display = DISPLAYS.iter().any(|name| std::env::var_os(name).is_some());
+    let has_display = DISPLAY_VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
     if !has_display || !std::io::stdout().is_terminal() {
         return None;
     }

@@ -31,10 +31,14 @@ fn object(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The path of a file in `data/bgp`.
+fn data(file: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../data/bgp");
+    folder.join(file).display().to_string()
+}
+
 fn capture() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let path: PathBuf = root.join("data/bgp/pcap/addpath-extmsg-as4-v6-md5.pcap");
-    path.display().to_string()
+    data("pcap/addpath-extmsg-as4-v6-md5.pcap")
 }
 
 /// A folder with an archive of the capture.
@@ -60,15 +64,22 @@ fn show_peers_lists_the_peers_of_an_archive() {
     assert_eq!(gaps["collectors"][0]["accounted"], true);
 }
 
+/// The records of a pcap file: a header of 16 bytes, and the packet.
+fn records(capture: &[u8]) -> Vec<&[u8]> {
+    let (mut records, mut rest) = (Vec::new(), &capture[24..]);
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(*rest[8..].first_chunk().unwrap()) as usize;
+        let (record, other) = rest.split_at(16 + length);
+        records.push(record);
+        rest = other;
+    }
+    records
+}
+
 /// The capture without its longest packet.
 fn damaged(dir: &Path) -> String {
     let bytes = fs::read(capture()).unwrap();
-    let (mut records, mut at) = (Vec::new(), 24);
-    while at < bytes.len() {
-        let length = u32::from_le_bytes(*bytes[at + 8..].first_chunk().unwrap()) as usize;
-        records.push(&bytes[at..at + 16 + length]);
-        at += 16 + length;
-    }
+    let mut records = records(&bytes);
     let longest = (0..records.len()).max_by_key(|at| records[*at].len()).unwrap();
     records.remove(longest);
     let path = dir.join("damaged.pcap");
@@ -77,7 +88,7 @@ fn damaged(dir: &Path) -> String {
 }
 
 #[test]
-fn last_line_and_status_say_whether_anything_is_missing() {
+fn reports_missing_data_in_last_line_and_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     let last = |output: &Output| text(&output.stderr).lines().last().unwrap().to_owned();
     let whole = collect(dir.path(), &["--read", &capture(), "--out", "whole", "--strict"]);
@@ -99,27 +110,30 @@ fn last_line_and_status_say_whether_anything_is_missing() {
 #[test]
 fn capture_of_one_session_is_complete_only_with_router() {
     let dir = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let file = root.join("data/bgp/field/26-other-port/port1179.pcap").display().to_string();
+    let file = data("field/26-other-port/port1179.pcap");
     let read = ["--read", &file, "--port", "1179", "--strict", "--out"];
     let guess = collect(dir.path(), &[&read[..], &["guess"]].concat());
     assert_eq!(guess.status.code(), Some(1));
     let what = "incomplete: 1 BGP session whose router's end was guessed (state it with --router";
-    let said = text(&guess.stderr);
-    assert!(said.lines().last().unwrap().contains(what), "{said}");
+    let printed = text(&guess.stderr);
+    assert!(printed.lines().last().unwrap().contains(what), "{printed}");
     let whole = collect(dir.path(), &[&read[..], &["whole", "--router", "192.0.2.1"]].concat());
     assert_eq!(whole.status.code(), Some(0));
     for (router, is_guess) in [(&[][..], true), (&["--router", "192.0.2.1"], false)] {
         let convert = ["convert", &file, "out.mrt", "--port", "1179"];
         let output = collect(dir.path(), &[&convert[..], router].concat());
-        let said = text(&output.stderr);
+        let printed = text(&output.stderr);
         let warning = "the router's end of a session was guessed";
-        assert_eq!((output.status.success(), said.contains(warning)), (true, is_guess), "{said}");
+        assert_eq!(
+            (output.status.success(), printed.contains(warning)),
+            (true, is_guess),
+            "{printed}"
+        );
     }
 }
 
 #[test]
-fn routes_are_shown_at_any_time() {
+fn shows_routes_at_given_time() {
     let dir = archive();
     let ask = |args: &[&str]| collect(dir.path(), &[&["show", "rib"], args].concat());
     let output = ask(&["0.0.0.0/0", "archive", "--more", "--json"]);
@@ -139,15 +153,15 @@ fn routes_are_shown_at_any_time() {
         (&["10.0.0.0/8", "."], ""),
     ] {
         let output = ask(args);
-        let said = text(&output.stderr);
+        let printed = text(&output.stderr);
         let is_answer = args == ["10.0.0.0/8", "."];
-        assert_eq!(output.status.code(), Some(if is_answer { 0 } else { 2 }), "{args:?} {said}");
-        assert!(said.contains(wanted), "{args:?} {said}");
+        assert_eq!(output.status.code(), Some(if is_answer { 0 } else { 2 }), "{args:?} {printed}");
+        assert!(printed.contains(wanted), "{args:?} {printed}");
     }
 }
 
 #[test]
-fn formats_are_converted_to_files_and_pipes() {
+fn converts_formats_to_files_and_pipes() {
     let dir = tempfile::tempdir().unwrap();
     let convert = |args: &[&str]| collect(dir.path(), &[&["convert"], args].concat());
     let output = convert(&[&capture(), "a.mrt.gz"]);
@@ -175,7 +189,7 @@ fn formats_are_converted_to_files_and_pipes() {
 }
 
 #[test]
-fn archives_are_checked() {
+fn checks_archives() {
     let dir = archive();
     let output = collect(dir.path(), &["check", "archive"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
@@ -234,7 +248,6 @@ fn bmp_station_receives_all_of_a_file_before_the_command_exits() {
     const INITIATION: u8 = 4;
     const TERMINATION: u8 = 5;
     let dir = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../data/bgp/field");
     let station = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = station.local_addr().unwrap().to_string();
     let reader = std::thread::spawn(move || {
@@ -243,7 +256,7 @@ fn bmp_station_receives_all_of_a_file_before_the_command_exits() {
         stream.read_to_end(&mut bytes).unwrap();
         bytes
     });
-    let file = root.join("24-cut-then-down/one-lost-peer-closes.pcap").display().to_string();
+    let file = data("field/24-cut-then-down/one-lost-peer-closes.pcap");
     let args = ["--read", &file, "--router", "192.0.2.1", "--bmp", &address, "--strict"];
     let output = collect(dir.path(), &args);
     let errors = text(&output.stderr);
@@ -319,7 +332,7 @@ fn half_open_requests_do_not_stop_the_archive() {
             client
         })
         .collect();
-    // The response to a whole request shows that all were accepted, and that they make room.
+    // The response to a whole request shows that all were accepted and replaced.
     let mut client = TcpStream::connect(&address).unwrap();
     client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -353,16 +366,10 @@ fn accepts_zero_as_snapshot_interval_and_explains_wrong_units() {
 /// A capture of the same session on VLAN 10 and VLAN 20; on VLAN 20 it ends early.
 fn two_mirrors(dir: &Path) {
     let bytes = fs::read(capture()).unwrap();
-    let (header, mut records) = bytes.split_at(24);
-    let word = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());
-    let mut packets = Vec::new();
-    while !records.is_empty() {
-        let length = word(&records[8..]) as usize;
-        packets.push((&records[..8], &records[16..16 + length]));
-        records = &records[16 + length..];
-    }
-    let mut out = header.to_vec();
-    for (at, (time, data)) in packets.iter().enumerate() {
+    let packets = records(&bytes);
+    let mut out = bytes[..24].to_vec();
+    for (at, packet) in packets.iter().enumerate() {
+        let (time, data) = (&packet[..8], &packet[16..]);
         for vlan in [10, 20] {
             if vlan == 20 && at > packets.len() * 3 / 4 {
                 continue;
@@ -401,7 +408,7 @@ fn peers_of(dir: &Path, archive: &str) -> Vec<(String, u64, String, String, u64,
 }
 
 #[test]
-fn sessions_with_equal_addresses_at_two_mirrors_stay_apart() {
+fn separates_equal_sessions_of_two_mirrors() {
     let dir = tempfile::tempdir().unwrap();
     two_mirrors(dir.path());
     let single = collect(dir.path(), &["--read", &capture(), "--out", "single"]);

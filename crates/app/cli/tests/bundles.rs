@@ -146,6 +146,15 @@ struct Sites {
     folder: TempDir,
 }
 
+/// The sites of a test, which is left, with a message, if the host cannot create them.
+macro_rules! requires_sites {
+    () => {{
+        fn test() {}
+        let Some(sites) = Sites::new(bench::caller(&test)) else { return };
+        sites
+    }};
+}
+
 impl Sites {
     fn new(test: &str) -> Option<Self> {
         let a = Space::first(test, &["ping"])?;
@@ -210,7 +219,7 @@ impl Sites {
     }
 
     /// Rules, routes, devices and files of a gateway.
-    fn left_over(&self) -> String {
+    fn remaining_objects(&self) -> String {
         let gateway = &self.gateways[0];
         let rules = gateway.run("ip rule; ip -6 rule");
         let ours: String = rules.lines().filter(|line| line.contains("proto 78")).collect();
@@ -231,51 +240,51 @@ fn number(path: &Path) -> u64 {
 }
 
 /// A connection survives all events of the gateways, and the received bytes equal the sent ones.
-fn a_connection_survives(test: &str, more: &str) {
+fn assert_connection_survives(test: &str, more: &str) {
     let Some(sites) = Sites::new(test) else { return };
     let sink = sites.python(&sites.hosts[1], "sink.py", SINK, &[]);
-    until("it listens", || sites.path("listening").exists());
+    until("the receiver listens", || sites.path("listening").exists());
     let mut receivebox = sites.start("receive", more);
     let mut sendbox = sites.start("send", more);
     let source = sites.python(&sites.hosts[0], "source.py", SOURCE, &[]);
-    let goes_on = |what: &str| {
+    let await_progress = |what: &str| {
         let before = number(&sites.path("count"));
         until(what, || number(&sites.path("count")) > before + 300_000);
     };
-    goes_on("data arrives");
+    await_progress("data arrives");
     until("packets are acknowledged", || {
         sites.status("send")["bundles"][0]["acks"].as_u64() > Some(0)
     });
     receivebox.kill();
-    goes_on("data arrives without a receivebox");
+    await_progress("data arrives without a receivebox");
     receivebox = sites.start("receive", more);
-    goes_on("data arrives with a new receivebox");
+    await_progress("data arrives with a new receivebox");
     until("the new receivebox is known", || {
         sites.status("send")["bundles"][0]["peer_restarts"].as_u64() > Some(0)
     });
     sendbox.kill();
-    goes_on("data arrives without a sendbox");
-    let left = sites.left_over();
+    await_progress("data arrives without a sendbox");
+    let left = sites.remaining_objects();
     assert!(!left.contains("bundle0:") && !left.contains("dev bundle0"), "{left}");
     sendbox = sites.start("send", more);
-    goes_on("data arrives with a new sendbox");
+    await_progress("data arrives with a new sendbox");
     assert_eq!(sendbox.end(), Some(0));
-    assert_eq!(sites.left_over(), "");
-    goes_on("data arrives after the sendbox has ended");
+    assert_eq!(sites.remaining_objects(), "");
+    await_progress("data arrives after the sendbox has ended");
     fs::write(sites.path("stop"), "").unwrap();
     assert_eq!(source.output(), sink.output());
     assert_eq!(receivebox.end(), Some(0));
 }
 
 #[test]
-fn a_connection_survives_both_boxes() {
-    a_connection_survives("a_connection_survives_both_boxes", "");
+fn connection_survives_gateway_restarts() {
+    assert_connection_survives("connection_survives_gateway_restarts", "");
 }
 
 #[test]
-fn a_connection_survives_both_boxes_encapsulated() {
-    let test = "a_connection_survives_both_boxes_encapsulated";
-    a_connection_survives(test, "marking = \"encapsulation\"");
+fn connection_survives_gateway_restarts_encapsulated() {
+    let test = "connection_survives_gateway_restarts_encapsulated";
+    assert_connection_survives(test, "marking = \"encapsulation\"");
 }
 
 /// A packet without the fields that routers change; flow and number.
@@ -288,14 +297,13 @@ fn neutral(line: &str) -> (u8, u32, String) {
 }
 
 #[test]
-fn packets_arrive_as_they_were_and_in_order() {
-    let test = "packets_arrive_as_they_were_and_in_order";
-    let Some(sites) = Sites::new(test) else { return };
+fn delivers_packets_unchanged_in_order() {
+    let sites = requires_sites!();
     let _receivebox = sites.start("receive", "");
     let _sendbox = sites.start("send", "");
     assert!(sites.ping());
     let capture = sites.python(&sites.hosts[1], "capture.py", CAPTURE, &[]);
-    until("it captures", || sites.path("capturing").exists());
+    until("the capture begins", || sites.path("capturing").exists());
     sites.python(&sites.hosts[0], "packets.py", PACKETS, &[]).output();
     capture.output();
     let read = |name: &str| -> Vec<_> {
@@ -310,7 +318,7 @@ fn packets_arrive_as_they_were_and_in_order() {
         assert_eq!(of(&sent).len(), 200);
         assert_eq!(of(&sent), of(&got), "flow {flow}");
     }
-    until("all are counted at both boxes", || {
+    until("both gateways count all packets", || {
         let (here, there) = (sites.status("send"), sites.status("receive"));
         let sent = here["bundles"][0]["sent_bytes"].as_u64().unwrap();
         sent > 0 && there["bundles"][0]["received_bytes"].as_u64() == Some(sent)
@@ -318,9 +326,8 @@ fn packets_arrive_as_they_were_and_in_order() {
 }
 
 #[test]
-fn strangers_change_nothing() {
-    let test = "strangers_change_nothing";
-    let Some(sites) = Sites::new(test) else { return };
+fn ignores_invalid_datagrams() {
+    let sites = requires_sites!();
     let _receivebox = sites.start("receive", "");
     let _sendbox = sites.start("send", "mode = \"dry-run\"");
     assert!(sites.ping());
@@ -375,14 +382,13 @@ fn third_host(sites: &Sites) -> Space {
 /// Recorded datagrams of the previous and of the current incarnation, sent from a third host, reach
 /// the site 0 of 40 times.
 #[test]
-fn replayed_capture_reaches_no_site() {
-    let test = "replayed_capture_reaches_no_site";
-    let Some(sites) = Sites::new(test) else { return };
+fn rejects_replayed_capture() {
+    let sites = requires_sites!();
     let more = "marking = \"encapsulation\"";
     let _receivebox = sites.start("receive", more);
     let mut sendbox = sites.start("send", more);
     let _count = sites.python(&sites.hosts[1], "count.py", COUNT, &[]);
-    until("it listens", || sites.path("udp").exists());
+    until("the receiver listens", || sites.path("udp").exists());
     let attacker = third_host(&sites);
     let figure = |role: &str, name: &str| {
         let status = sites.status(role);
@@ -393,7 +399,7 @@ fn replayed_capture_reaches_no_site() {
     // Sends packets until 20 of them were seen encapsulated, and waits until all have arrived.
     let mut record = |name: &str| {
         let recorder = sites.python(&sites.gateways[1], "record.py", RECORD, &[name]);
-        until("it records", || sites.path(&format!("{name}.ready")).exists());
+        until("the recording begins", || sites.path(&format!("{name}.ready")).exists());
         let script = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); \
                       s.sendto(b'x', ('10.2.0.2', 7000))";
         until("packets are encapsulated", || {
@@ -402,7 +408,7 @@ fn replayed_capture_reaches_no_site() {
             sites.path(name).exists()
         });
         recorder.output();
-        until("they have arrived", || counted() == sent);
+        until("all packets have arrived", || counted() == sent);
     };
     let replay = |name: &str, counter: &str| {
         let before =
@@ -481,15 +487,14 @@ fn bundle_c(prefix: &str, peer: &str) -> String {
 }
 
 #[test]
-fn reload_changes_the_bundles_that_differ_and_keeps_the_others() {
-    let test = "reload_changes_the_bundles_that_differ_and_keeps_the_others";
-    let Some(sites) = Sites::new(test) else { return };
+fn reload_restarts_only_changed_bundles() {
+    let sites = requires_sites!();
     let [send, receive] = &sites.gateways;
     let mut receivebox =
         Reloaded::start(&sites, receive, "receive", &bundle_b("local", "192.0.2.1"));
     let mut sendbox = Reloaded::start(&sites, send, "send", &bundle_b("remote", "192.0.2.2"));
     let sink = sites.python(&sites.hosts[1], "sink.py", SINK, &[]);
-    until("it listens", || sites.path("listening").exists());
+    until("the receiver listens", || sites.path("listening").exists());
     let source = sites.python(&sites.hosts[0], "source.py", SOURCE, &[]);
     let bundle = |role: &str, name: &str, field: &str| -> Value {
         let status = sites.status(role);
@@ -506,7 +511,7 @@ fn reload_changes_the_bundles_that_differ_and_keeps_the_others() {
     assert!(event["why"].as_str().unwrap().contains("no route to 10.3.0.0/16"), "{event}");
     assert_eq!(bundle("send", "c", "mode"), Value::Null);
 
-    // A new bundle leaves the other alone.
+    // A new bundle does not affect the other one.
     send.run("ip r a 10.3.0.0/16 via 192.0.2.2");
     let before = acks();
     for (gateway, key, peer) in
@@ -529,7 +534,7 @@ fn reload_changes_the_bundles_that_differ_and_keeps_the_others() {
         assert_eq!(bundle(role, "b", "peer_restarts"), 0, "{role}");
     }
 
-    // A changed bundle starts anew; its connections do not notice.
+    // A changed bundle restarts without an effect on its connections.
     let event = sendbox.reload(|text| text.replacen(KEY, &format!("{KEY}\nmode = \"observe\""), 1));
     assert_eq!((&event["added"], &event["changed"]), (&json!([]), &json!(["b"])), "{event}");
     until("the changed bundle is adopted", || {
@@ -554,13 +559,13 @@ fn reload_changes_the_bundles_that_differ_and_keeps_the_others() {
     fs::write(sites.path("stop"), "").unwrap();
     assert_eq!(source.output(), sink.output());
     assert_eq!(sendbox.process.end(), Some(0));
-    assert_eq!(sites.left_over(), "");
+    assert_eq!(sites.remaining_objects(), "");
     assert_eq!(receivebox.process.end(), Some(0));
 }
 
 #[test]
-fn gateway_with_nat_is_rejected() {
-    let Some(sites) = Sites::new("gateway_with_nat_is_rejected") else { return };
+fn rejects_gateway_with_nat() {
+    let sites = requires_sites!();
     let gateway = &sites.gateways[0];
     gateway.run(
         "nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }'",
@@ -576,18 +581,18 @@ fn gateway_with_nat_is_rejected() {
     for part in ["chain `post` of table `nat`", "translation = \"exempt\""] {
         assert!(error.contains(part), "{error}");
     }
-    assert_eq!(sites.left_over(), "");
+    assert_eq!(sites.remaining_objects(), "");
     gateway.run("nft insert rule ip nat post ip daddr 10.2.0.0/16 accept");
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, format!("translation = \"exempt\"\n{text}")).unwrap();
     let _receivebox = sites.start("receive", "");
     let _sendbox = Running(gateway.command(&words).spawn().unwrap());
-    until("the box is there", || !sites.left_over().is_empty());
+    until("the box is there", || !sites.remaining_objects().is_empty());
     assert!(sites.ping());
 }
 
 #[test]
-fn configurations_are_checked() {
+fn checks_gateway_configuration() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("send.toml");
     let check = |text: &str, words: &[&str]| {

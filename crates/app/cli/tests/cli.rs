@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const VERBS: &[&str] = &[
+const SUBCOMMANDS: &[&str] = &[
     "link",
     "run",
     "sim",
@@ -70,15 +70,15 @@ fn object(output: &Output) -> Value {
 }
 
 #[test]
-fn help_of_every_subcommand() {
+fn prints_help_of_every_subcommand() {
     let dir = folder();
     let mut text = out(&netarium(dir.path(), &["--help"]));
-    for verb in VERBS {
-        let help = out(&netarium(dir.path(), &[verb, "--help"]));
+    for subcommand in SUBCOMMANDS {
+        let help = out(&netarium(dir.path(), &[subcommand, "--help"]));
         let examples = help.split("Examples:").nth(1).unwrap_or_default();
         let count = examples.lines().filter(|line| !line.trim().is_empty()).count();
-        assert_eq!(count, 2, "examples of {verb}:{examples}");
-        text.extend(["\n==== ", verb, "\n", &help]);
+        assert_eq!(count, 2, "examples of {subcommand}:{examples}");
+        text.extend(["\n==== ", subcommand, "\n", &help]);
     }
     insta::assert_snapshot!(text);
 }
@@ -116,7 +116,7 @@ fn usage_errors_exit_with_2_and_leave_stdout_empty() {
 }
 
 #[test]
-fn explains_a_time_without_unit() {
+fn explains_missing_unit() {
     let dir = folder();
     let output = netarium(dir.path(), &["run", "x.toml", "--duration", "10"]);
     assert!(err(&output).contains("needs a unit"), "{}", err(&output));
@@ -169,19 +169,19 @@ fn output_begins_with_the_outcome_and_fits_the_terminal() {
 }
 
 #[test]
-fn names_settable_fields_after_a_wrong_one() {
+fn error_lists_settable_fields() {
     let dir = folder();
     netarium(dir.path(), &["new", "incast"]);
-    let said = |args: &[&str]| {
+    let printed = |args: &[&str]| {
         let output = netarium(dir.path(), &[&["sim", "incast.toml"], args].concat());
         assert_eq!(output.status.code(), Some(2), "{}", err(&output));
         err(&output)
     };
-    let made = said(&["--set", "link.core.delay=10 ms"]);
+    let made = printed(&["--set", "link.core.delay=10 ms"]);
     assert!(made.contains("`generate.1.core.delay`"), "{made}");
-    assert!(said(&["--set", "at.1.time=1 s"]).contains("it has: `lab`, `generate`, `flow`"));
-    assert!(said(&["--seed", "-1"]).contains("'-1' for '--seed"));
-    assert!(said(&["--max-events", "-1"]).contains("'-1' for '--max-events"));
+    assert!(printed(&["--set", "at.1.time=1 s"]).contains("it has: `lab`, `generate`, `flow`"));
+    assert!(printed(&["--seed", "-1"]).contains("'-1' for '--seed"));
+    assert!(printed(&["--max-events", "-1"]).contains("'-1' for '--max-events"));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn resolved_lab_passes_check() {
 }
 
 #[test]
-fn json_of_verbs_that_need_no_lab() {
+fn prints_json_without_lab() {
     let dir = folder();
     for (args, schema) in [
         (&["ps", "--json"][..], "netarium.ps/1"),
@@ -245,7 +245,7 @@ fn prints_schema_completions_and_manual() {
     assert!(out(&netarium(dir.path(), &["man"])).contains(".TH netarium"));
     let pages = netarium(dir.path(), &["man", "man1"]);
     assert_eq!(pages.status.code(), Some(0));
-    assert_eq!(fs::read_dir(dir.path().join("man1")).unwrap().count(), VERBS.len() + 1);
+    assert_eq!(fs::read_dir(dir.path().join("man1")).unwrap().count(), SUBCOMMANDS.len() + 1);
 }
 
 #[test]

@@ -7,9 +7,9 @@ mod faults {
     mod cell;
     mod cycles;
     mod foreign;
+    mod foreign_objects;
     mod input;
     mod machine;
     mod programs;
-    mod strangers;
     mod together;
 }

@@ -72,8 +72,8 @@ fn run_stores_results_and_prints_the_repeat_command() {
 
 /// In a user namespace only a resource limit permits real-time scheduling, or the command outside.
 #[test]
-fn run_has_the_real_time_scheduling_that_doctor_promises() {
-    let test = "run_has_the_real_time_scheduling_that_doctor_promises";
+fn run_uses_real_time_scheduling_as_doctor_reports() {
+    let test = "run_uses_real_time_scheduling_as_doctor_reports";
     let Some(bench) = Bench::for_labs(test) else { return };
     let doctor = bench.netarium(&["doctor", "--quick", "--json"]);
     let doctor: Value = serde_json::from_slice(&doctor.stdout).unwrap();
@@ -89,8 +89,10 @@ fn run_has_the_real_time_scheduling_that_doctor_promises() {
 }
 
 #[test]
-fn slowdowns_are_expected_on_the_wall_clock() {
-    let Some(bench) = Bench::for_labs("slowdowns_are_expected_on_the_wall_clock") else { return };
+fn evaluates_slowdown_expectations_on_wall_clock() {
+    let Some(bench) = Bench::for_labs("evaluates_slowdown_expectations_on_wall_clock") else {
+        return;
+    };
     bench.write(
         "lab.toml",
         &format!(
@@ -124,8 +126,8 @@ fn exit_codes_match_failures() {
 }
 
 #[test]
-fn two_labs_of_one_name_run_and_stop_separately() {
-    let Some(bench) = Bench::for_labs("two_labs_of_one_name_run_and_stop_separately") else {
+fn labs_with_equal_names_stop_separately() {
+    let Some(bench) = Bench::for_labs("labs_with_equal_names_stop_separately") else {
         return;
     };
     bench.write("lab.toml", PAIR);
@@ -142,7 +144,7 @@ fn two_labs_of_one_name_run_and_stop_separately() {
     assert_eq!(stopped.status.code(), Some(0), "{}", text(&stopped.stderr));
     assert_eq!(first.output().status.code(), Some(130));
     assert_eq!(record(one["folder"].as_str().unwrap())["status"], "interrupted");
-    assert_eq!(bench.ps().len(), 1, "the other goes on");
+    assert_eq!(bench.ps().len(), 1, "the other lab continues");
     let stopped = bench.netarium(&["down", two["id"].as_str().unwrap()]);
     assert_eq!(stopped.status.code(), Some(0), "{}", text(&stopped.stderr));
     assert_eq!(second.output().status.code(), Some(130));

@@ -11,12 +11,12 @@ mod mctcp {
     #[path = "../programs/bench.rs"]
     mod bench;
     mod floods;
-    mod fronts;
+    mod listeners;
     mod options;
     mod outages;
+    mod path_failures;
     mod redirection;
     #[path = "../programs/space.rs"]
     mod space;
-    mod troubles;
     mod world;
 }

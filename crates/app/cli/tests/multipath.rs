@@ -29,7 +29,7 @@ at = [
 fn run(bench: &Bench, network: &str, flows: &str) -> (Value, PathBuf) {
     let run = bench.run(&format!("{network}{flows}"));
     // On a busy host the run may not be trusted, but its flows must still succeed.
-    assert!(matches!(run.code, Some(0 | 3)), "{}", run.story());
+    assert!(matches!(run.code, Some(0 | 3)), "{}", run.dump());
     assert!(bench.ps().is_empty(), "the lab is still there");
     (run.record().clone(), run.folder())
 }
@@ -96,8 +96,8 @@ fn streams_survive_the_loss_of_a_path() {
 }
 
 #[test]
-fn transfers_and_requests_take_several_paths() {
-    let Some(bench) = Bench::for_labs("transfers_and_requests_take_several_paths") else { return };
+fn transfers_and_requests_use_several_paths() {
+    let Some(bench) = Bench::for_labs("transfers_and_requests_use_several_paths") else { return };
     let kinds: &[&str] = if has_mptcp() { &["mctcp", "mptcp"] } else { &["mctcp"] };
     let flows: Vec<String> = kinds
         .iter()
@@ -191,8 +191,8 @@ fn rejects_kernel_mptcp_on_the_virtual_clock() {
 /// Runs a lab of which the only flow must succeed; returns the run.
 fn field_case(bench: &Bench, lab: &str) -> Run {
     let run = bench.run(lab);
-    assert!(matches!(run.code, Some(0 | 1 | 3)), "{}", run.story());
-    assert!(run.record()["flows"][0]["error"].is_null(), "{}", run.story());
+    assert!(matches!(run.code, Some(0 | 1 | 3)), "{}", run.dump());
+    assert!(run.record()["flows"][0]["error"].is_null(), "{}", run.dump());
     run
 }
 
@@ -202,8 +202,8 @@ fn goodput_and_gap(run: &Run) -> (f64, f64) {
 }
 
 #[test]
-fn a_late_third_path_costs_neither_upload_nor_pauses() {
-    let name = "a_late_third_path_costs_neither_upload_nor_pauses";
+fn late_third_path_keeps_goodput_without_gaps() {
+    let name = "late_third_path_keeps_goodput_without_gaps";
     let Some(bench) = Bench::for_labs(name) else { return };
     let lab = include_str!("field/c17-mctcp/two-up.toml").replace("40 s", "15 s");
     let lab = lab.replace("via = [\"adsl1\", \"adsl2\"]", "");
@@ -220,8 +220,8 @@ fn a_late_third_path_costs_neither_upload_nor_pauses() {
 }
 
 #[test]
-fn the_return_of_a_path_with_a_backup_causes_no_pause() {
-    let name = "the_return_of_a_path_with_a_backup_causes_no_pause";
+fn path_return_with_backup_causes_no_gap() {
+    let name = "path_return_with_backup_causes_no_gap";
     let Some(bench) = Bench::for_labs(name) else { return };
     let (lab, _) = include_str!("field/c25-backup/lab.toml").split_once("[[expect]]").unwrap();
     let lab = lab.replace("10 s", "4 s").replace("18 s", "7 s").replace("30 s", "12 s");

@@ -47,8 +47,8 @@ impl Daemon {
         Self { child: command.spawn().unwrap(), dir }
     }
 
-    /// Fields of its status, once all its threads have dropped privileges.
-    fn status(&mut self, uid: u32, capabilities: u64) {
+    /// Waits until all threads have exactly these privileges.
+    fn await_privileges(&mut self, uid: u32, capabilities: u64) {
         let path = format!("/proc/{}/task", self.child.id());
         let expected = [
             ("Uid", format!("{uid}\t{uid}\t{uid}\t{uid}")),
@@ -93,47 +93,42 @@ fn nobody() -> u32 {
     line.split(':').nth(2).unwrap().parse().unwrap()
 }
 
-/// Whether these tests are possible: only root has privileges to drop.
-fn possible(test: &str) -> bool {
-    if !is_root() {
-        eprintln!("{test}: only root has privileges to drop");
-    }
-    is_root()
+/// Leaves the test, with a message, unless root runs it: only root has privileges to drop.
+macro_rules! requires_root {
+    () => {
+        if !is_root() {
+            return eprintln!("SKIPPED: only root has privileges to drop");
+        }
+    };
 }
 
 #[test]
 fn collector_keeps_raw_sockets_only() {
-    if !possible("collector_keeps_raw_sockets_only") {
-        return;
-    }
+    requires_root!();
     let args = ["collect", "--interface", "lo", "--out", "archive", "--user", "nobody"];
     let mut daemon = Daemon::start("", &args, &[]);
-    daemon.status(nobody(), NET_RAW | NET_BIND_SERVICE);
+    daemon.await_privileges(nobody(), NET_RAW | NET_BIND_SERVICE);
     assert!(daemon.has_filter());
     let archive = fs::metadata(daemon.dir.path().join("archive")).unwrap();
     assert_eq!(archive.uid(), nobody());
     let args = ["collect", "--listen", "127.0.0.1:5000", "--out", "archive", "--user", "root"];
     let mut daemon = Daemon::start("", &args, &[]);
-    daemon.status(0, NET_BIND_SERVICE);
+    daemon.await_privileges(0, NET_BIND_SERVICE);
     assert!(daemon.has_filter());
 }
 
 #[test]
 fn mctcp_keeps_low_ports_only() {
-    if !possible("mctcp_keeps_low_ports_only") {
-        return;
-    }
+    requires_root!();
     let args = ["mctcp", "serve", "--listen", "127.0.0.1:443", "--user", "nobody"];
     let mut daemon = Daemon::start("", &args, &[]);
-    daemon.status(nobody(), NET_BIND_SERVICE);
+    daemon.await_privileges(nobody(), NET_BIND_SERVICE);
     assert!(daemon.has_filter());
 }
 
 #[test]
 fn bundler_keeps_network_capabilities_only() {
-    if !possible("bundler_keeps_network_capabilities_only") {
-        return;
-    }
+    requires_root!();
     let config = "\
         [bundle.one]\n\
         local = [\"10.1.0.0/16\"]\n\
@@ -142,7 +137,7 @@ fn bundler_keeps_network_capabilities_only() {
     let files = [("box.toml", config)];
     let args = ["bundle", "receive", "--config", "box.toml", "--user", "nobody"];
     let mut daemon = Daemon::start("", &args, &files);
-    daemon.status(nobody(), NET_ADMIN | NET_RAW | NET_BIND_SERVICE);
+    daemon.await_privileges(nobody(), NET_ADMIN | NET_RAW | NET_BIND_SERVICE);
     assert!(daemon.has_filter());
 }
 
@@ -154,10 +149,8 @@ fn own_capabilities() -> u64 {
 }
 
 #[test]
-fn agent_keeps_what_labs_need_only() {
-    if !possible("agent_keeps_what_labs_need_only") {
-        return;
-    }
+fn agent_keeps_lab_capabilities_only() {
+    requires_root!();
     let dir = tempfile::tempdir().unwrap();
     let script = "cat /proc/$(cat $NETARIUM_LOCAL/m1/pid)/status";
     let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
@@ -179,10 +172,8 @@ fn agent_keeps_what_labs_need_only() {
 }
 
 #[test]
-fn unknown_user_is_an_error() {
-    if !possible("unknown_user_is_an_error") {
-        return;
-    }
+fn rejects_unknown_user() {
+    requires_root!();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
     command.args(["mctcp", "serve", "--listen", &port.to_string(), "--user", "no-such-user"]);

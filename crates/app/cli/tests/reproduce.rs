@@ -29,7 +29,7 @@ fn python(dir: &Path, script: &str) {
 }
 
 #[test]
-fn figures_are_those_of_the_python_package() {
+fn starts_python_package_with_arguments() {
     let dir = tempfile::tempdir().unwrap();
     python(dir.path(), "[ \"$1\" = -c ] && exit 0; echo \"$@\"; exit 3");
     let args = ["reproduce", "slbn", "2a", "--clock", "virtual", "--short", "--out", "a b", "-q"];
@@ -69,7 +69,7 @@ fn settings(lab: &Path) -> &'static [&'static str] {
 }
 
 #[test]
-fn each_lab_runs_alone() {
+fn paper_labs_pass_check() {
     let labs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../labs");
     let path = std::env::var_os("PATH").unwrap();
     let mut checked = 0;

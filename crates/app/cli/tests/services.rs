@@ -53,7 +53,7 @@ impl Service {
 }
 
 #[test]
-fn server_reports_that_it_listens_and_that_it_stops() {
+fn server_reports_ready_and_stopping() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -69,7 +69,7 @@ fn server_reports_that_it_listens_and_that_it_stops() {
 }
 
 #[test]
-fn collector_reports_to_an_abstract_socket_once_its_archive_is_open() {
+fn collector_reports_ready_after_opening_archive() {
     let folder = tempfile::tempdir().unwrap();
     let name = format!("netarium-services-{}", std::process::id());
     let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
@@ -82,7 +82,7 @@ fn collector_reports_to_an_abstract_socket_once_its_archive_is_open() {
 }
 
 #[test]
-fn daemon_that_ends_without_a_signal_reports_that_it_stops() {
+fn daemon_reports_stopping_without_signal() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -94,7 +94,7 @@ fn daemon_that_ends_without_a_signal_reports_that_it_stops() {
 }
 
 #[test]
-fn daemon_without_its_service_manager_warns_and_works() {
+fn daemon_continues_without_service_manager() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_netarium"));
     command.args(["collect", "--listen", "127.0.0.1:0", "--duration", "100 ms"]);
@@ -110,17 +110,17 @@ fn daemon_without_its_service_manager_warns_and_works() {
     assert!(text.contains("warning: cannot report to the service manager at"), "{text}");
 }
 
-fn printed(args: &[&str]) -> String {
+fn stdout_of(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_netarium")).args(args).output().unwrap();
     assert!(output.status.success());
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
-fn only_the_long_version_has_the_commit() {
+fn long_version_includes_commit() {
     let short = format!("netarium {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(printed(&["-V"]), short);
-    let long = printed(&["--version"]);
+    assert_eq!(stdout_of(&["-V"]), short);
+    let long = stdout_of(&["--version"]);
     assert_eq!(long, format!("netarium {}\n", env!("NETARIUM_VERSION")));
     let Some(details) = long.strip_prefix(&format!("{} (", short.trim_end())) else {
         // Neither a git checkout nor features.
@@ -131,6 +131,6 @@ fn only_the_long_version_has_the_commit() {
     if commit != "features:" {
         assert_eq!(commit.len(), 8, "{long}");
         assert!(commit.bytes().all(|digit| digit.is_ascii_hexdigit()), "{long}");
-        assert!(!printed(&["man"]).contains(commit));
+        assert!(!stdout_of(&["man"]).contains(commit));
     }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Allowed dependencies of each crate on crates of this project. Lowest layer first.
-const ARROWS: &[(&str, &[&str])] = &[
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("base-quota", &[]),
     ("network-wire", &["base"]),
@@ -247,12 +247,12 @@ fn short(package: &str) -> &str {
 }
 
 #[test]
-fn arrows_between_crates_point_down() {
-    let arrows: BTreeMap<_, _> = ARROWS.iter().copied().collect();
+fn crates_depend_only_on_lower_layers() {
+    let layers: BTreeMap<_, _> = ALLOWED_DEPENDENCIES.iter().copied().collect();
     let mut wrong = Vec::new();
     for package in packages() {
         let from = short(package["name"].as_str().unwrap()).to_owned();
-        let Some(allowed) = arrows.get(from.as_str()) else {
+        let Some(allowed) = layers.get(from.as_str()) else {
             wrong.push(format!("crate `{from}` has no place in the list of layers"));
             continue;
         };
@@ -269,7 +269,7 @@ fn arrows_between_crates_point_down() {
             }
         }
     }
-    assert!(wrong.is_empty(), "edges that point up or sideways:\n  {}", wrong.join("\n  "));
+    assert!(wrong.is_empty(), "dependencies that are not allowed:\n  {}", wrong.join("\n  "));
 }
 
 /// Hash functions whose result, or whose key, senders can predict or cancel. Tables use the
@@ -312,7 +312,7 @@ fn replacements_of_crates_are_in_use() {
 }
 
 #[test]
-fn only_sys_may_be_unsafe() {
+fn forbids_unsafe_code_outside_sys() {
     for package in packages() {
         let name = short(package["name"].as_str().unwrap()).to_owned();
         let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
@@ -356,7 +356,7 @@ fn rust_files_keep_to_house_style() {
         let place = path.display();
         let stem = path.file_stem().unwrap().to_string_lossy();
         if stem == "mod" || vague.contains(&stem.as_ref()) {
-            wrong.push(format!("{place}: say in the name what is in it"));
+            wrong.push(format!("{place}: the file name must state the contents"));
         }
         let lines = text.lines().count();
         if lines > 1000 {
@@ -399,13 +399,13 @@ fn examples_are_short_and_state_the_expected_result() {
     for (path, text) in files {
         let place = path.display();
         assert!(text.lines().count() <= 40, "{place} has more than 40 lines");
-        assert!(text.starts_with('#'), "{place} does not begin with what it shows");
-        assert!(text.contains("Expect"), "{place} does not say what to expect");
+        assert!(text.starts_with('#'), "{place} does not begin with a comment on its purpose");
+        assert!(text.contains("Expect"), "{place} does not state the expected result");
     }
 }
 
 #[test]
-fn the_book_has_every_page_and_no_dead_link() {
+fn book_lists_every_page_and_has_no_dead_link() {
     let pages = sources(&["docs/src"], "md");
     let root = root();
     let summary = fs::read_to_string(root.join("docs/src/SUMMARY.md")).unwrap();
@@ -493,7 +493,7 @@ const WRITERS: &[(&str, &str)] = &[
     ("cluster/live/src/coordinate/files.rs", "a new folder that only its user can open"),
     ("cluster/live/src/credentials.rs", "new files in a folder that only its user can change"),
     ("cluster/live/src/local/init.rs", "a new file system in memory of the cluster's user"),
-    ("cluster/live/src/local/network.rs", "the same"),
+    ("cluster/live/src/local/network.rs", "a new file system in memory of the cluster's user"),
     ("lab/emu/src/enclosure/names.rs", "a new file system in memory, before programs start"),
     ("lab/emu/src/program/readiness.rs", "/dev/null"),
     ("lab/emu/src/registry.rs", "a folder of its user, which labs do not see"),

@@ -37,7 +37,7 @@ pub use listen::{MAX_REFUSED, Slots, listen};
 pub use metrics::text;
 use service::ServiceState;
 use socket::Socket;
-pub use socket::ask;
+pub use socket::read_status;
 
 /// An error of serving or reading the status of a command.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub enum Error {
     /// A Unix socket cannot be used.
     #[error("cannot {action} {}: {cause}", path.display())]
     Socket { action: &'static str, path: PathBuf, cause: io::Error },
-    /// The HTTP address cannot be listened at.
+    /// Listening at the HTTP address failed.
     #[error("cannot listen at {address}: {cause}")]
     Listen { address: SocketAddr, cause: io::Error },
     /// The status socket belongs to a running process.
@@ -65,7 +65,6 @@ pub enum Error {
 
 /// A command with status, health and metrics.
 pub trait Source: Send + Sync + 'static {
-    /// Prefix of the metric names.
     fn prefix(&self) -> &'static str;
     /// The status: a JSON object with the field `schema`.
     fn status(&self) -> Value;

@@ -32,7 +32,6 @@ const MAX_HEADER_BYTES: usize = 16 << 10;
 pub const MAX_REFUSED: usize = 16;
 /// The timeout of the response.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
-/// Delay after `accept` failed.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A client's connection.
@@ -125,7 +124,7 @@ pub async fn listen(
         };
         if let Some(slot) = slots.take().await {
             let number = slots.next.fetch_add(1, Ordering::Relaxed);
-            // The task must not end its silence before it is in the table.
+            // The task must not remove its entry before the entry is inserted.
             let mut silent = slots.silent();
             let client = Client::new(stream, slot);
             let task = tokio::spawn(serve(client, router.clone(), Arc::clone(slots), number));
@@ -194,7 +193,7 @@ impl<S: Stream> Client<S> {
     }
 
     /// The result of a write, or an error after [`WRITE_TIMEOUT`] without success.
-    fn in_time<T>(
+    fn with_deadline<T>(
         &mut self,
         context: &mut Context<'_>,
         result: Poll<io::Result<T>>,
@@ -229,7 +228,7 @@ impl<S: Stream> AsyncWrite for Client<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.in_time(context, result)
+        self.with_deadline(context, result)
     }
 
     fn poll_write_vectored(
@@ -238,7 +237,7 @@ impl<S: Stream> AsyncWrite for Client<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.in_time(context, result)
+        self.with_deadline(context, result)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -13,11 +13,11 @@ use crate::Error;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceState<'a> {
-    /// It works, with a description of its state for `systemctl status`.
+    /// The command is ready, with a description for `systemctl status`.
     Ready(&'a str),
-    /// It has begun to stop.
+    /// The command has begun to stop.
     Stopping,
-    /// It is healthy; restarts the timeout of `WatchdogSec=`.
+    /// The command is healthy; restarts the timeout of `WatchdogSec=`.
     Healthy,
 }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_socket_that_cannot_be_used() {
+    fn error_names_unusable_socket() {
         for name in ["/nonexistent/notify", "@netarium-ops-no-such-socket", "vsock:2:1234", "@"] {
             let error = send(OsStr::new(name), "READY=1").unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn watchdog_interval_is_half_of_the_timeout_of_this_process() {
+    fn watchdog_interval_is_half_of_own_timeout() {
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(interval(text("30000000"), None, 7), Some(Duration::from_secs(15)));
         assert_eq!(interval(text("30000000"), text("7"), 7), Some(Duration::from_secs(15)));

@@ -67,8 +67,8 @@ impl Socket {
 ///
 /// # Errors
 /// If no process listens at the socket, or the response is not a status of this schema.
-pub fn ask(path: &Path, schema: Option<&str>) -> Result<Value, Error> {
-    let failed = failure("ask", path);
+pub fn read_status(path: &Path, schema: Option<&str>) -> Result<Value, Error> {
+    let failed = failure("read the status of", path);
     let mut stream = UnixStream::connect(path).map_err(&failed)?;
     stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(&failed)?;
     stream.write_all(b"GET /status HTTP/1.0\r\n\r\n").map_err(&failed)?;

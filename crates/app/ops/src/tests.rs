@@ -51,8 +51,8 @@ fn answers_at_both_sockets() {
     let server = Server::start(Arc::clone(&source) as _, Some(&path), Some(any)).unwrap();
     let mode = std::fs::metadata(folder.path().join("here")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "the registry of labs refuses it");
-    assert_eq!(ask(&path, Some("netarium.example/1")).unwrap()["role"], "test");
-    assert!(matches!(ask(&path, Some("netarium.other/1")), Err(Error::Status { .. })));
+    assert_eq!(read_status(&path, Some("netarium.example/1")).unwrap()["role"], "test");
+    assert!(matches!(read_status(&path, Some("netarium.other/1")), Err(Error::Status { .. })));
     let twice = Server::start(Arc::clone(&source) as _, Some(&path), None);
     assert!(matches!(twice, Err(Error::Running(_))));
     for (asked, part) in [
@@ -91,7 +91,7 @@ fn writes_families_of_metrics_together() {
 }
 
 #[test]
-fn ends_while_a_client_sends_its_request_slowly() {
+fn stops_despite_slow_request() {
     let any = "127.0.0.1:0".parse().unwrap();
     let server = Server::start(Arc::new(Example::default()), None, Some(any)).unwrap();
     let mut stream = TcpStream::connect(server.address.unwrap()).unwrap();
@@ -105,7 +105,7 @@ fn ends_while_a_client_sends_its_request_slowly() {
 }
 
 #[test]
-fn keeps_a_file_that_is_not_a_socket() {
+fn keeps_file_at_socket_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes");
     std::fs::write(&path, "kept").unwrap();

@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 
 /// Maximum number of batches that a client may be behind. A batch has about 64 KiB of messages and
 /// ten times as much text.
-const MAX_LAG: usize = 64;
+const MAX_LAG_BATCHES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -19,20 +19,20 @@ pub(crate) struct Page {
     text: Vec<u8>,
     raw: Vec<u8>,
     /// Offsets of the messages of each event in both formats, in the order of the batch.
-    places: Vec<[Range<usize>; 2]>,
+    offsets: Vec<[Range<usize>; 2]>,
 }
 
 impl Page {
     /// The messages to which `client` has subscribed.
-    pub(crate) fn wanted<'a>(
+    pub(crate) fn messages_for<'a>(
         &'a self,
         host: &'a str,
         client: &'a Client,
     ) -> impl Iterator<Item = &'a str> {
         let (bytes, which) = if client.wants_raw() { (&self.raw, 1) } else { (&self.text, 0) };
-        self.batch.events().zip(&self.places).filter_map(move |((peering, event), places)| {
+        self.batch.events().zip(&self.offsets).filter_map(move |((peering, event), offsets)| {
             let notice = Notice::new(peering, &event)?;
-            let text = bytes.get(places[which].clone())?;
+            let text = bytes.get(offsets[which].clone())?;
             if client.matches(host, &notice) { std::str::from_utf8(text).ok() } else { None }
         })
     }
@@ -52,7 +52,7 @@ impl Hub {
     pub(crate) fn new(host: &str, lost: Arc<AtomicU64>) -> Self {
         Self {
             host: host.to_owned(),
-            pages: Mutex::new(Some(broadcast::channel(MAX_LAG).0)),
+            pages: Mutex::new(Some(broadcast::channel(MAX_LAG_BATCHES).0)),
             clients: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             lagged: AtomicU64::new(0),
@@ -75,22 +75,22 @@ impl Hub {
             let Some(sender) = self.sender().filter(|sender| sender.receiver_count() > 0) else {
                 continue;
             };
-            let (mut text, mut raw, mut places) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut text, mut raw, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
             for (peering, event) in batch.events() {
                 let starts = [text.len(), raw.len()];
                 if let Some(notice) = Notice::new(peering, &event) {
                     encoder.encode(&notice, &mut text, &mut raw);
                 }
-                places.push([starts[0]..text.len(), starts[1]..raw.len()]);
+                offsets.push([starts[0]..text.len(), starts[1]..raw.len()]);
             }
-            // The last client has disconnected.
-            let _ = sender.send(Arc::new(Page { batch, text, raw, places }));
+            // An error means that the last client has disconnected.
+            let _ = sender.send(Arc::new(Page { batch, text, raw, offsets }));
         }
         // Dropping the only sender ends all clients.
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    pub(crate) fn count(&self, lagged: u64) {
+    pub(crate) fn count_lagged(&self, lagged: u64) {
         self.lagged.fetch_add(lagged, Ordering::Relaxed);
     }
 }

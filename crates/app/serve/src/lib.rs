@@ -126,7 +126,6 @@ impl Drop for Server {
     }
 }
 
-/// Timeout for connections to end.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Joins threads that end within [`END_TIMEOUT`]. A thread blocked by a client or by the feed ends

@@ -65,7 +65,6 @@ pub(crate) struct Parameters {
     peer: Option<std::net::IpAddr>,
 }
 
-/// Maximum number of routes in a response.
 const MAX_ROUTES: usize = 10_000;
 /// Prefixes and routes visited per step, in less than a millisecond.
 const STEP_ROUTES: usize = 1_000;

@@ -30,10 +30,10 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the export of the last events, after the collector has ended.
 const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of the first connection to a station after the end of the events.
-const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
+const FIRST_CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 const STATISTICS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Events that a station receives.
+/// The events for each station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// The sessions and routes at the time of its connection, and the later events. A slow station
@@ -65,13 +65,13 @@ impl Inner {
     }
 
     /// Waits until all events are exported; false after a timeout.
-    fn ends_within(&self, timeout: Duration) -> bool {
+    fn wait_for_end(&self, timeout: Duration) -> bool {
         let continues = |_: &mut Exporter| !self.over.load(Ordering::SeqCst);
         let waited = self.wakeup.wait_timeout_while(self.exporter(), timeout, continues);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    fn note_sent(&self, station: usize, sent: Option<Cursor>) {
+    fn record_sent(&self, station: usize, sent: Option<Cursor>) {
         if self.delivery == Delivery::All {
             self.sent()[station] = sent;
             self.wakeup.notify_all();
@@ -126,9 +126,9 @@ impl Stations {
             failures: Mutex::default(),
         });
         let named = |name: String| std::thread::Builder::new().name(name);
-        let tell = Arc::clone(&inner);
+        let exporting = Arc::clone(&inner);
         let mut threads =
-            vec![named("bmp".to_owned()).spawn(move || export_events(&tell, &events))?];
+            vec![named("bmp".to_owned()).spawn(move || export_events(&exporting, &events))?];
         for (number, address) in addresses.iter().enumerate() {
             let (inner, address) = (Arc::clone(&inner), address.clone());
             let board = board.clone();
@@ -193,39 +193,39 @@ fn export_events(inner: &Inner, events: &Watch) {
 
 fn keep_connected(inner: &Inner, number: usize, address: &str, board: &Board) {
     let (mut wait, mut is_first) = (MIN_RETRY_DELAY, true);
-    let mut failing = Instant::now();
+    let mut failing_since = Instant::now();
     loop {
-        let began = Instant::now();
+        let connecting_since = Instant::now();
         let stream = connect(address);
         let was_first = is_first;
         let served = stream.and_then(|stream| serve(inner, number, stream, board, &mut is_first));
         let Err(error) = served else {
             // All queued data was sent.
-            return inner.note_sent(number, None);
+            return inner.record_sent(number, None);
         };
-        if was_first && !is_first || began.elapsed() > MAX_RETRY_DELAY {
+        if was_first && !is_first || connecting_since.elapsed() > MAX_RETRY_DELAY {
             // It was connected.
-            (failing, wait) = (Instant::now(), MIN_RETRY_DELAY);
+            (failing_since, wait) = (Instant::now(), MIN_RETRY_DELAY);
         }
         if !is_first {
-            inner.note_sent(number, None);
+            inner.record_sent(number, None);
             inner.fail(format!("the connection to the BMP station {address} failed: {error}"));
         }
         let timeout = match (inner.delivery, is_first) {
             (Delivery::All, true) => MAX_RETRY_DELAY,
-            (Delivery::Live, true) => FIRST_TIMEOUT,
+            (Delivery::Live, true) => FIRST_CONNECTION_TIMEOUT,
             (_, false) => Duration::ZERO,
         };
-        let is_late = failing.elapsed() >= timeout;
+        let is_late = failing_since.elapsed() >= timeout;
         if is_first && is_late && inner.sent()[number].is_some() {
-            inner.note_sent(number, None);
+            inner.record_sent(number, None);
             inner.fail(format!("the BMP station {address} cannot be reached: {error}"));
         }
         if inner.over.load(Ordering::SeqCst) && is_late {
             return;
         }
         if is_late {
-            inner.ends_within(wait);
+            inner.wait_for_end(wait);
         } else {
             std::thread::sleep(wait);
         }
@@ -267,16 +267,16 @@ fn serve(
     };
     drop(exporter);
     *is_first = false;
-    inner.note_sent(number, Some(cursor));
+    inner.record_sent(number, Some(cursor));
     stream.write_all(&bytes)?;
     if let Some(up) = up {
         send_table(inner, &mut stream, board, &up)?;
     }
     loop {
         let over = inner.over.load(Ordering::SeqCst);
-        if take(inner, &mut cursor, &mut bytes)? {
+        if read_unread(inner, &mut cursor, &mut bytes)? {
             stream.write_all(&bytes)?;
-            inner.note_sent(number, Some(cursor));
+            inner.record_sent(number, Some(cursor));
         } else if over {
             bytes.clear();
             Exporter::termination(&mut bytes).map_err(invalid)?;
@@ -293,18 +293,18 @@ fn send_table(
     board: &Board,
     up: &HashSet<PeeringId>,
 ) -> io::Result<()> {
-    let pieces = board.table();
+    let parts = board.table();
     let mut input = mrt::Input::new(MirrorId::NONE, PeeringId(0));
     let mut ended = Ended::default();
     let mut sessions = Vec::new();
     loop {
-        let piece = match pieces.recv_timeout(Duration::from_millis(200)) {
-            Ok(piece) if piece.is_empty() => break,
-            Ok(piece) => piece,
+        let part = match parts.recv_timeout(Duration::from_millis(200)) {
+            Ok(part) if part.is_empty() => break,
+            Ok(part) => part,
             Err(_) if inner.over.load(Ordering::SeqCst) => break,
             Err(RecvTimeoutError::Timeout) => continue,
             // The collector has ended, and its last events are being processed.
-            Err(RecvTimeoutError::Disconnected) if inner.ends_within(LAST_EVENTS_TIMEOUT) => break,
+            Err(RecvTimeoutError::Disconnected) if inner.wait_for_end(LAST_EVENTS_TIMEOUT) => break,
             Err(RecvTimeoutError::Disconnected) => {
                 let text = "the station received the routes too slowly";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
@@ -316,7 +316,7 @@ fn send_table(
             bytes: Vec::new(),
             ended: &mut ended,
         };
-        for record in Records::new(&piece).flatten() {
+        for record in Records::new(&part).flatten() {
             input.record(&record, &mut table);
             if table.sessions.len() < input.peerings().len() {
                 let sessions = table.exporter.sessions(input.peerings()).into_iter();
@@ -384,15 +384,15 @@ fn end_of_rib(family: Family) -> Vec<u8> {
 }
 
 /// Copies the unread data of the station; false if there is none after a timeout.
-fn take(inner: &Inner, cursor: &mut Cursor, bytes: &mut Vec<u8>) -> io::Result<bool> {
+fn read_unread(inner: &Inner, cursor: &mut Cursor, bytes: &mut Vec<u8>) -> io::Result<bool> {
     let exporter = inner.exporter();
     let wait = Duration::from_millis(200);
-    let quiet = |exporter: &mut Exporter| {
+    let has_no_data = |exporter: &mut Exporter| {
         !inner.over.load(Ordering::SeqCst) && exporter.unread(*cursor).is_ok_and(<[u8]>::is_empty)
     };
     let (exporter, _) = inner
         .wakeup
-        .wait_timeout_while(exporter, wait, quiet)
+        .wait_timeout_while(exporter, wait, has_no_data)
         .unwrap_or_else(PoisonError::into_inner);
     let unread = exporter.unread(*cursor).map_err(|overrun| {
         let text = format!("the station is {} bytes behind", overrun.missing);

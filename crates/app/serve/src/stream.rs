@@ -30,8 +30,8 @@ pub(crate) async fn stream(
     let Some(pages) = shared.hub.subscribe() else {
         return (StatusCode::GONE, "the collector has stopped\n").into_response();
     };
-    let present = ClientGuard::new(&shared.hub);
-    let start = (shared, pages, client, present);
+    let guard = ClientGuard::new(&shared.hub);
+    let start = (shared, pages, client, guard);
     let body = futures_util::stream::unfold(start, move |mut state| async move {
         let (shared, pages, client, _) = &mut state;
         let mut stop = shared.stop.clone();
@@ -41,14 +41,14 @@ pub(crate) async fn stream(
         };
         let mut out = String::new();
         match page {
-            Ok(page) => page.wanted(&shared.hub.host, client).for_each(|text| {
-                put(&mut out, lines, "ris_message", text);
+            Ok(page) => page.messages_for(&shared.hub.host, client).for_each(|text| {
+                append_event(&mut out, lines, "ris_message", text);
             }),
             Err(RecvError::Lagged(lost)) => {
-                shared.hub.count(lost);
+                shared.hub.count_lagged(lost);
                 let text = format!("{lost} batches were dropped: the client reads too slowly");
                 let message = json!({"message": text});
-                put(&mut out, lines, "ris_error", &message.to_string());
+                append_event(&mut out, lines, "ris_error", &message.to_string());
             }
             Err(RecvError::Closed) => return None,
         }
@@ -76,7 +76,7 @@ fn subscription(parameters: BTreeMap<String, String>) -> String {
     json!({"type": "ris_subscribe", "data": data}).to_string()
 }
 
-fn put(out: &mut String, lines: bool, event: &str, text: &str) {
+fn append_event(out: &mut String, lines: bool, event: &str, text: &str) {
     if lines {
         out.push_str(text);
         out.push('\n');

@@ -259,7 +259,7 @@ fn refuses_clients_above_limit() {
 
 /// More idle connections than slots, and as many as slots with half a request.
 #[test]
-fn connections_without_a_request_exclude_no_client() {
+fn serves_clients_despite_idle_connections() {
     let (server, feed) = start(&Board::default());
     let connect = |first: &str| {
         let mut stream = TcpStream::connect(server.address).unwrap();
@@ -279,7 +279,7 @@ fn connections_without_a_request_exclude_no_client() {
 }
 
 #[test]
-fn closes_connections_without_a_request_after_the_header_timeout() {
+fn closes_idle_connections_after_header_timeout() {
     let (server, feed) = start(&Board::default());
     let mut idle = TcpStream::connect(server.address).unwrap();
     let mut half = TcpStream::connect(server.address).unwrap();

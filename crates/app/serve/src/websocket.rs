@@ -10,7 +10,6 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::Shared;
 use crate::hub::ClientGuard;
 
-/// Maximum length of a client's message.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 pub(crate) async fn upgrade(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
@@ -39,14 +38,14 @@ async fn serve(shared: Shared, mut socket: WebSocket) {
             },
             page = pages.recv() => match page {
                 Ok(page) => {
-                    for text in page.wanted(host, &client) {
+                    for text in page.messages_for(host, &client) {
                         if socket.send(Message::text(text)).await.is_err() {
                             return;
                         }
                     }
                 }
                 Err(RecvError::Lagged(lost)) => {
-                    shared.hub.count(lost);
+                    shared.hub.count_lagged(lost);
                     let message = json!({"type": "ris_error", "data": {
                         "message": format!("{lost} batches of messages were dropped: the \
                                             client reads too slowly"),

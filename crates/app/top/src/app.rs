@@ -28,7 +28,7 @@ pub(crate) enum Mode {
     Help,
 }
 
-/// What the driver does after a key.
+/// Action of the driver after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     None,
@@ -38,7 +38,7 @@ pub(crate) enum Action {
     Quit,
 }
 
-/// A line for the user until the next key.
+/// A message line, shown until the next key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) is_error: bool,
@@ -61,21 +61,21 @@ pub(crate) struct App {
     pub(crate) sorts: [Sort; 3],
     /// The selected row of each table, as position in the hello.
     pub(crate) selected: [u32; 3],
-    /// The number of the frame that is shown; `None`: the newest.
+    /// The number of the shown frame; `None`: the newest.
     pub(crate) shown: Option<usize>,
     pub(crate) notice: Option<Notice>,
     pub(crate) has_color: bool,
-    /// Why no more messages come, if the lab has not ended.
+    /// The reason of a lost connection.
     pub(crate) lost: Option<String>,
     /// Columns and rows of the terminal.
     pub(crate) size: (u16, u16),
-    /// The frame that is shown: its state, and rates over the window that it ends.
+    /// State of the shown frame, and rates over the window that ends with it.
     pub(crate) state: State,
     pub(crate) rates: Rates,
     /// The changes of this session, as `[[at]]` events.
     changes: Vec<String>,
     requests: u64,
-    /// What the requests without an answer change.
+    /// Changes of the pending requests, by request number.
     pending: BTreeMap<u64, String>,
 }
 
@@ -125,7 +125,7 @@ impl App {
             Message::Hello(_) | Message::Clock(_) => {}
             Message::Frame(frame) => {
                 self.history.add(*frame);
-                // A frame that is no longer kept cannot be shown.
+                // A dropped frame cannot be shown.
                 let first = self.history.first;
                 self.show(self.shown.map(|shown| shown.max(first)));
             }
@@ -189,7 +189,7 @@ impl App {
         }
     }
 
-    /// The number of the frame that is shown.
+    /// The number of the shown frame.
     pub(crate) fn frame(&self) -> usize {
         self.shown.unwrap_or_else(|| self.history.last())
     }
@@ -215,7 +215,7 @@ impl App {
         rows.iter().position(|row| row.index == selected).unwrap_or_default()
     }
 
-    pub(crate) fn can(&self, command: &str) -> bool {
+    pub(crate) fn is_permitted(&self, command: &str) -> bool {
         !self.has_ended() && self.history.hello.commands.iter().any(|known| known == command)
     }
 
@@ -231,8 +231,10 @@ impl App {
             // Any key closes it.
             Mode::Help => {}
             Mode::Filter(input) => self.filter_key(input, key),
-            Mode::Mark(input) => return self.mark_key(input, key),
-            Mode::Save(input) => return self.save_key(input, key),
+            Mode::Mark(input) => return self.line_key(input, key, Mode::Mark, Self::mark),
+            Mode::Save(input) => {
+                return self.line_key(input, key, Mode::Save, |_, name| Action::Save(name));
+            }
             Mode::Form(form) => return self.form_key(form, key),
             Mode::Confirm { program, action } => return self.confirm_key(program, action, key),
         }
@@ -244,7 +246,7 @@ impl App {
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Enter => {}
             KeyCode::Up | KeyCode::Down | KeyCode::PageUp | KeyCode::PageDown => {
-                self.movement(key.code);
+                self.move_selection(key.code);
                 self.mode = Mode::Filter(input);
             }
             _ => {
@@ -255,32 +257,29 @@ impl App {
         }
     }
 
-    fn mark_key(&mut self, mut input: Input, key: KeyEvent) -> Action {
+    /// Edits a line; `act` gets its text after Enter.
+    fn line_key(
+        &mut self,
+        mut input: Input,
+        key: KeyEvent,
+        mode: fn(Input) -> Mode,
+        act: fn(&mut Self, String) -> Action,
+    ) -> Action {
         match key.code {
             KeyCode::Esc => return Action::None,
             KeyCode::Enter if !input.text.trim().is_empty() => {
-                let text = input.text.trim().to_owned();
-                let id = self.begin(format!("mark `{text}`"));
-                return Action::Send(Request::Mark { id, text });
+                return act(self, input.text.trim().to_owned());
             }
             KeyCode::Enter => {}
             _ => _ = input.key(key),
         }
-        self.mode = Mode::Mark(input);
+        self.mode = mode(input);
         Action::None
     }
 
-    fn save_key(&mut self, mut input: Input, key: KeyEvent) -> Action {
-        match key.code {
-            KeyCode::Esc => return Action::None,
-            KeyCode::Enter if !input.text.trim().is_empty() => {
-                return Action::Save(input.text.trim().to_owned());
-            }
-            KeyCode::Enter => {}
-            _ => _ = input.key(key),
-        }
-        self.mode = Mode::Save(input);
-        Action::None
+    fn mark(&mut self, text: String) -> Action {
+        let id = self.begin(format!("mark `{text}`"));
+        Action::Send(Request::Mark { id, text })
     }
 
     /// The changes of this session for the end of the lab file, as the page saves them.
@@ -368,12 +367,12 @@ impl App {
             KeyCode::Char(' ') => self.pause(),
             KeyCode::Left => self.seek(-window),
             KeyCode::Right => self.seek(window),
-            KeyCode::Char(',') => self.step(false),
-            KeyCode::Char('.') => self.step(true),
+            KeyCode::Char(',') => self.step_frame(false),
+            KeyCode::Char('.') => self.step_frame(true),
             KeyCode::Char('g') => self.show(Some(self.history.first)),
             KeyCode::Char('G') => self.show(None),
             KeyCode::Char('m') => {
-                if self.may("mark") {
+                if self.check_permitted("mark") {
                     self.mode = Mode::Mark(Input::default());
                 }
             }
@@ -384,15 +383,15 @@ impl App {
                 let text = free_name(&self.history.hello.lab, |name| Path::new(name).exists());
                 self.mode = Mode::Save(Input { cursor: text.len(), text });
             }
-            KeyCode::Enter => self.change(),
-            code => self.movement(code),
+            KeyCode::Enter => self.open_change(),
+            code => self.move_selection(code),
         }
         Action::None
     }
 
     /// Whether a request is possible; otherwise reports why not.
-    fn may(&mut self, command: &str) -> bool {
-        if self.can(command) {
+    fn check_permitted(&mut self, command: &str) -> bool {
+        if self.is_permitted(command) {
             return true;
         }
         let why = if self.has_ended() {
@@ -405,17 +404,17 @@ impl App {
     }
 
     /// Asks for changes of the selected link or program.
-    fn change(&mut self) {
+    fn open_change(&mut self) {
         if self.tab == Tab::Flows {
             self.note(true, "flows cannot be changed: press 1 for links, 3 for programs");
             return;
         }
         let rows = self.rows();
         let Some(index) = rows.get(self.place(&rows)).map(|row| row.index) else { return };
-        if !self.may("set") {
+        if !self.check_permitted("set") {
             return;
         }
-        // The values in force now, also while the picture is paused.
+        // The current values, also while the view is paused.
         let now = self.history.state(self.history.last());
         if self.tab == Tab::Links {
             let name = &self.history.hello.links[index as usize].name;
@@ -462,15 +461,14 @@ impl App {
         self.show(if new == last && seconds > 0.0 { None } else { Some(new) });
     }
 
-    /// Moves by one frame.
-    fn step(&mut self, is_forward: bool) {
+    fn step_frame(&mut self, is_forward: bool) {
         let (old, last) = (self.frame(), self.history.last());
         let new = if is_forward { (old + 1).min(last) } else { old.saturating_sub(1) };
         let new = new.max(self.history.first);
         self.show(if is_forward && new == last { None } else { Some(new) });
     }
 
-    fn movement(&mut self, code: KeyCode) {
+    fn move_selection(&mut self, code: KeyCode) {
         let rows = self.rows();
         let place = self.place(&rows);
         let page = crate::draw::table_height(self.size, &self.history).max(1);

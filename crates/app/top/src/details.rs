@@ -15,8 +15,8 @@ use crate::style::{REVERSED, Theme};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Means of `value` in parts of the time, one a column, and the part that is shown. Of a running
-/// lab, the newest parts; of a finished run, the whole time.
+/// Means of `value` in intervals, one per column, and the shown interval. A running lab has the
+/// newest intervals, a finished run all.
 pub(crate) fn series(
     app: &App,
     width: usize,
@@ -174,7 +174,7 @@ fn flow(app: &App, theme: Theme, flow: u32) -> Line<'static> {
     ])
 }
 
-/// Events and the log up to the moment that is shown, the newest last.
+/// Events and the log up to the shown time, the newest last.
 pub(crate) fn log(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) {
     rule(buffer, theme, Rect { height: 1, ..at }, "events and log", "");
     let mut rest = Rect { y: at.y + 1, height: at.height - 1, ..at };
@@ -190,7 +190,7 @@ pub(crate) fn log(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) {
     lines(app, theme, rest, buffer, |_| true);
 }
 
-/// Why the run did not pass.
+/// The reasons for an outcome other than `passed`.
 fn conclusion(app: &App) -> Vec<String> {
     match (&app.history.end, &app.lost) {
         (Some(end), _) => {

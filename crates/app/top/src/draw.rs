@@ -1,4 +1,4 @@
-//! The picture of an [`App`].
+//! Draws an [`App`].
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -16,17 +16,16 @@ use crate::history::{self, History};
 use crate::rows::{self, Cell, Column, Row, Tab, Tone};
 use crate::style::{REVERSED, TITLE, Theme};
 
-/// The smallest terminal.
+/// Minimum columns and rows of the terminal.
 const MIN_SIZE: (u16, u16) = (60, 16);
 
-/// Rows of the details at least: a rule, and two lines for each direction.
-const DETAILS: u16 = 5;
-/// Rows of the log at least: a rule and four lines.
-const LOG: u16 = 5;
-/// Rows of the table at least.
-const MIN_TABLE: u16 = 3;
+/// A rule, and two lines for each direction.
+const MIN_DETAILS_ROWS: u16 = 5;
+/// A rule and four lines.
+const MIN_LOG_ROWS: u16 = 5;
+const MIN_TABLE_ROWS: u16 = 3;
 
-/// Keys of the help, and what they do.
+/// Keys with their effects, and columns with their meanings.
 const HELP: &[(&str, &str)] = &[
     ("Tab 1 2 3", "links, flows, programs"),
     ("↑ ↓ PgUp PgDn", "select a row; Home and End: the first, the last"),
@@ -61,13 +60,14 @@ fn parts(size: (u16, u16), history: &History) -> Parts {
     // Title, machine, time, tabs, heads, footer.
     let free = height.saturating_sub(5 + u16::from(has_bar));
     let rows = hello.links.len().max(hello.flows.len()).max(hello.programs.len());
-    let log = if free >= DETAILS + LOG + MIN_TABLE { LOG } else { 0 };
-    let most = free.saturating_sub(DETAILS + log).max(MIN_TABLE);
-    let rows = if log == 0 { usize::from(most) } else { rows };
-    let table = (rows.min(usize::from(most)) as u16).max(MIN_TABLE);
-    let spare = free.saturating_sub(DETAILS + log + table);
+    let log =
+        if free >= MIN_DETAILS_ROWS + MIN_LOG_ROWS + MIN_TABLE_ROWS { MIN_LOG_ROWS } else { 0 };
+    let max_table = free.saturating_sub(MIN_DETAILS_ROWS + log).max(MIN_TABLE_ROWS);
+    let rows = if log == 0 { usize::from(max_table) } else { rows };
+    let table = (rows.min(usize::from(max_table)) as u16).max(MIN_TABLE_ROWS);
+    let spare = free.saturating_sub(MIN_DETAILS_ROWS + log + table);
     // Two sparklines grow by up to three lines each.
-    let details = DETAILS + 2 * (spare / 4).min(3);
+    let details = MIN_DETAILS_ROWS + 2 * (spare / 4).min(3);
     let log = if log == 0 { 0 } else { free.saturating_sub(details + table) };
     let mut y = 2;
     let mut next = |height: u16| {
@@ -206,7 +206,7 @@ fn title(app: &App, width: u16, buffer: &mut Buffer) {
     put(buffer, at, left);
 }
 
-/// Whether the machine is on time, and what has failed so far.
+/// Lateness of this machine, and failures so far.
 fn machine(app: &App, theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
     // A finished run has the lateness of the whole run.
@@ -240,7 +240,7 @@ fn machine(app: &App, theme: Theme) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The moment that is shown, within the duration.
+/// The shown time, within the duration.
 fn time_bar(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) {
     let duration = app.history.hello.duration_s.unwrap_or_default();
     let (start, end) = (" 0 s ", format!(" {} ", moment(duration)));
@@ -282,14 +282,14 @@ fn tabs(app: &App, theme: Theme, rows: &[Row], at: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The columns that are shown, with their positions and widths.
+/// The shown columns, with their positions and widths.
 fn columns(tab: Tab, width: u16) -> Vec<(usize, u16, &'static Column)> {
     let all = tab.columns().iter().enumerate();
     let shown: Vec<_> = all.filter(|(_, column)| column.from <= width).collect();
     let fixed: u16 = shown.iter().map(|(_, column)| column.width + 1).sum();
     let flexible = shown.iter().filter(|(_, column)| column.width == 0).count().max(1) as u16;
     let free = width.saturating_sub(fixed + 1);
-    // The first of them gets the rest, but names need no more than 30.
+    // The first of several flexible columns has at most 30 characters, which names need.
     let each = free / flexible;
     let first = if flexible > 1 { each.min(30) } else { each };
     let last = if flexible > 1 { (free - first) / (flexible - 1) } else { 0 };
@@ -419,7 +419,7 @@ fn load_bar(theme: Theme, load: f64, at: Rect, buffer: &mut Buffer) {
 
 type Place = Option<(u16, u16)>;
 
-/// Keys, a message, or the line that is being typed; returns the place of its cursor.
+/// Keys, a message, or an input line; returns the position of its cursor.
 fn footer(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) -> Place {
     match &app.mode {
         Mode::Filter(input) => return Some(typing("filter: ", input, theme, at, buffer)),
@@ -453,11 +453,11 @@ fn footer(app: &App, theme: Theme, at: Rect, buffer: &mut Buffer) -> Place {
         }
     }
     match app.tab {
-        Tab::Links if app.can("set") => keys.push(("Enter", "change")),
-        Tab::Programs if app.can("set") => keys.push(("Enter", "stop, start")),
+        Tab::Links if app.is_permitted("set") => keys.push(("Enter", "change")),
+        Tab::Programs if app.is_permitted("set") => keys.push(("Enter", "stop, start")),
         _ => {}
     }
-    if app.can("mark") {
+    if app.is_permitted("mark") {
         keys.push(("m", "mark"));
     }
     let spans = keys.into_iter().flat_map(|(key, what)| {

@@ -17,8 +17,8 @@ use run::live::{End, FinishedRun, Hello, Message, Request};
 use crate::App;
 use crate::app::Action;
 
-/// Interval at which messages are shown, and signals are noticed.
-const TICK: Duration = Duration::from_millis(50);
+/// Interval of checks for messages and signals.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,7 +31,7 @@ pub enum Error {
     Terminal(#[from] io::Error),
 }
 
-/// Why the view ended.
+/// The reason of the end of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Quit,
@@ -39,7 +39,7 @@ pub enum Ended {
     Stopped,
 }
 
-/// What other threads send to the view.
+/// Messages of other threads to the view.
 enum Update {
     Message(Message),
     Lost(String),
@@ -149,7 +149,7 @@ fn view(
         if stop.load(Ordering::SeqCst) {
             return Ok(Ended::Stopped);
         }
-        let mut timeout = TICK;
+        let mut timeout = POLL_INTERVAL;
         while event::poll(timeout)? {
             timeout = Duration::ZERO;
             has_changed = true;

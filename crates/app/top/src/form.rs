@@ -7,7 +7,6 @@ use run::live::LinkValues;
 /// Keys and values of `netarium set`.
 pub(crate) type Fields = Vec<(String, String)>;
 
-/// Maximum characters in a field.
 const MAX_CHARACTERS: usize = 200;
 
 /// A line of text with a cursor.

@@ -1,4 +1,4 @@
-//! What has been received of a run, in bounded memory, and the state at a moment.
+//! Received frames of a run, in bounded memory, and the state at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,16 +12,14 @@ const MAX_FRAMES: usize = 3000;
 /// Maximum number of rows in frames of a running lab, about 30 MB.
 const MAX_ROWS: usize = 400_000;
 
-/// Minimum number of frames that are kept.
 const MIN_FRAMES: usize = 20;
 
 /// Maximum number of events and log lines.
 const MAX_LINES: usize = 20_000;
 
 /// Time over which rates of a running lab are averaged.
-const LIVE_WINDOW: f64 = 1.0;
+const LIVE_WINDOW_S: f64 = 1.0;
 
-/// Number of windows of a finished run.
 const FINISHED_WINDOWS: f64 = 200.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +39,7 @@ pub(crate) struct Line {
     pub(crate) text: String,
 }
 
-/// What frames change, at a moment.
+/// Values that frames change, at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) t: f64,
@@ -60,7 +58,7 @@ pub(crate) struct FlowRates {
     pub(crate) lost_per_s: f64,
 }
 
-/// Rates over the window that ends at a moment.
+/// Rates over the window that ends at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     pub(crate) links: BTreeMap<u32, [DirectionRow; 2]>,
@@ -71,10 +69,10 @@ pub(crate) struct Rates {
 #[derive(Debug)]
 pub(crate) struct History {
     pub(crate) hello: Hello,
-    /// Before the first frame that is kept.
+    /// The state before the first retained frame.
     base: State,
     pub(crate) frames: VecDeque<Frame>,
-    /// Number of frames before the first one that is kept.
+    /// Number of frames before the first retained one.
     pub(crate) first: usize,
     rows: usize,
     pub(crate) lines: VecDeque<Line>,
@@ -202,13 +200,13 @@ impl History {
     /// The time over which rates are averaged: 1 s of a running lab, one of 200 parts of a run.
     pub(crate) fn window(&self) -> f64 {
         if !self.is_finished() {
-            return LIVE_WINDOW.max(self.hello.interval_s);
+            return LIVE_WINDOW_S.max(self.hello.interval_s);
         }
         let part = self.hello.duration_s.unwrap_or_default() / FINISHED_WINDOWS;
         part.max(self.hello.interval_s)
     }
 
-    /// The number of the frame that is this much later than another one.
+    /// The number of the frame `seconds` later than frame `number`.
     pub(crate) fn later(&self, number: usize, seconds: f64) -> usize {
         let at = number.saturating_sub(self.first);
         let Some(frame) = self.frames.get(at) else { return self.last() };
@@ -226,7 +224,7 @@ impl History {
         let start = last.t - self.window() + 1e-9;
         let frames = self.frames.iter().take(count).rev().take_while(|frame| frame.t > start);
         let mut rates = Rates::default();
-        // The newest comes first, whose RTT is the last.
+        // The newest frame comes first: its RTT is shown.
         for frame in frames {
             rates.add(frame);
         }

@@ -35,7 +35,7 @@ pub(crate) struct Column {
     /// Number of characters; 0: the rest of the line, shared by columns with 0.
     pub(crate) width: u16,
     pub(crate) is_right: bool,
-    /// Width of the terminal from which it is shown.
+    /// Minimum width of the terminal at which the column is shown.
     pub(crate) from: u16,
 }
 
@@ -97,7 +97,7 @@ pub(crate) enum Cell {
     Text(String, Tone),
     /// A value, and its text.
     Number(f64, String),
-    /// A share of the limit; NaN without one.
+    /// A share of the limit; NaN without a limit.
     Load(f64),
     Trend,
 }
@@ -278,14 +278,14 @@ fn compare(a: &Cell, b: &Cell, is_reversed: bool) -> Ordering {
         (Some(a), Some(b)) if a.is_nan() || b.is_nan() => a.is_nan().cmp(&b.is_nan()),
         (Some(a), Some(b)) => turned(b.total_cmp(&a)),
         _ => match (a, b) {
-            (Cell::Text(a, _), Cell::Text(b, _)) => turned(natural(a, b)),
+            (Cell::Text(a, _), Cell::Text(b, _)) => turned(compare_natural(a, b)),
             _ => Ordering::Equal,
         },
     }
 }
 
 /// Compares texts; digits in them as numbers: `h9` is before `h10`.
-fn natural(a: &str, b: &str) -> Ordering {
+fn compare_natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
         let digits = [a, b].map(|text| text.bytes().take_while(u8::is_ascii_digit).count());

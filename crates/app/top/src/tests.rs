@@ -179,24 +179,24 @@ fn tenths(app: &App) -> u64 {
 }
 
 #[test]
-fn picture_of_80_columns() {
+fn draws_live_lab_in_80_columns() {
     insta::assert_snapshot!(screen(&live(), 80, 24));
 }
 
 #[test]
-fn picture_of_120_columns() {
+fn draws_live_lab_in_120_columns() {
     insta::assert_snapshot!(screen(&live(), 120, 40));
 }
 
 #[test]
-fn picture_of_a_finished_run() {
+fn draws_finished_run() {
     let mut app = finished();
     press(&mut app, KeyCode::Tab);
     insta::assert_snapshot!(screen(&app, 80, 24));
 }
 
 #[test]
-fn picture_of_the_form() {
+fn draws_form_with_invalid_value() {
     let mut app = live();
     press(&mut app, KeyCode::Enter);
     types(&mut app, "10 Mbit");
@@ -205,7 +205,7 @@ fn picture_of_the_form() {
 }
 
 #[test]
-fn every_size_is_drawn() {
+fn draws_every_terminal_size() {
     for mut app in [live(), finished()] {
         for keys in ["1", "2", "3", "?"] {
             types(&mut app, keys);
@@ -238,7 +238,7 @@ fn sorts_by_columns_and_reverses() {
 }
 
 #[test]
-fn selection_follows_the_link() {
+fn selection_stays_on_link_after_sorting() {
     let mut app = live();
     press(&mut app, KeyCode::Down);
     assert_eq!(app.place(&app.rows()), 1);
@@ -273,7 +273,7 @@ fn filters_while_typing_until_escape() {
 }
 
 #[test]
-fn pause_keeps_the_picture() {
+fn pause_freezes_screen() {
     let mut app = live();
     types(&mut app, " ");
     let mut later = frame(21);
@@ -290,7 +290,7 @@ fn pause_keeps_the_picture() {
 }
 
 #[test]
-fn paused_lab_can_be_moved_back() {
+fn seeks_back_in_running_lab() {
     let mut app = live();
     press(&mut app, KeyCode::Left);
     assert_eq!((tenths(&app), app.is_paused()), (10, true));
@@ -303,7 +303,7 @@ fn paused_lab_can_be_moved_back() {
 }
 
 #[test]
-fn invalid_rate_is_reported_and_not_sent() {
+fn reports_invalid_rate_without_sending_it() {
     let mut app = live();
     press(&mut app, KeyCode::Enter);
     types(&mut app, "10");
@@ -337,7 +337,7 @@ fn change(app: &mut App) -> Action {
 }
 
 #[test]
-fn form_sends_the_changed_fields() {
+fn form_sends_only_changed_fields() {
     let mut app = live();
     let fields = [("link.h10.down.delay", "9 ms"), ("link.h10.state", "down")];
     let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned()));
@@ -381,14 +381,14 @@ fn stops_and_starts_the_selected_program_after_confirmation() {
     assert!(picture.contains(expected), "{picture}");
 }
 
-/// Answers that the request has been done.
+/// The answer to a successful request.
 fn done(id: u64, at_events: &str) -> Message {
     let at_events = at_events.to_owned();
     Message::Answer(Answer { id, ok: true, at_events, ..Answer::default() })
 }
 
 #[test]
-fn saves_the_changes_of_the_session_as_the_page_does() {
+fn saves_session_changes_in_format_of_page() {
     let mut app = live();
     types(&mut app, "w");
     assert!(screen(&app, 80, 24).contains("! no changes of this session to save"));
@@ -416,14 +416,14 @@ fn saves_the_changes_of_the_session_as_the_page_does() {
 }
 
 #[test]
-fn default_name_is_that_of_no_file() {
+fn default_file_name_is_unused() {
     let exists = |name: &str| ["pair-changes.toml", "pair-changes-2.toml"].contains(&name);
     assert_eq!(app::free_name("pair", exists), "pair-changes-3.toml");
     assert_eq!(app::free_name("pair", |_| false), "pair-changes.toml");
 }
 
 #[test]
-fn mark_is_sent() {
+fn sends_trimmed_mark() {
     let mut app = live();
     types(&mut app, "m");
     assert_eq!(press(&mut app, KeyCode::Enter), Action::None, "no text");
@@ -438,7 +438,7 @@ fn mark_is_sent() {
 }
 
 #[test]
-fn read_only_view_changes_nothing() {
+fn read_only_view_sends_no_changes() {
     let mut app = live();
     app.history.hello.commands.clear();
     for tab in ["1", "3"] {
@@ -452,7 +452,7 @@ fn read_only_view_changes_nothing() {
 }
 
 #[test]
-fn last_state_and_outcome_stay_after_the_end() {
+fn shows_last_state_and_outcome_after_end() {
     let mut app = live();
     press(&mut app, KeyCode::Enter);
     let (outcome, reasons) = ("failed".to_owned(), vec!["goodput is too small".to_owned()]);
@@ -466,7 +466,7 @@ fn last_state_and_outcome_stay_after_the_end() {
 }
 
 #[test]
-fn lost_connection_is_shown() {
+fn shows_lost_connection() {
     let mut app = live();
     app.lost("the lab ended without a result".to_owned());
     let picture = screen(&app, 80, 24);
@@ -474,7 +474,7 @@ fn lost_connection_is_shown() {
 }
 
 #[test]
-fn finished_run_moves_through_its_time() {
+fn seeks_in_finished_run() {
     let mut app = finished();
     assert_eq!((tenths(&app), app.state.links[1].up), (600, false));
     let picture = screen(&app, 80, 24);
@@ -497,7 +497,7 @@ fn finished_run_moves_through_its_time() {
 }
 
 #[test]
-fn memory_of_a_long_lab_is_bounded() {
+fn bounds_memory_of_long_lab() {
     let mut app = live();
     types(&mut app, " ");
     for number in 21..=4000 {
@@ -514,7 +514,7 @@ fn memory_of_a_long_lab_is_bounded() {
 }
 
 #[test]
-fn without_colours_weights_and_symbols_remain() {
+fn uses_weights_and_symbols_without_colours() {
     let mut app = live();
     let colored = |buffer: &Buffer| {
         let cells = buffer.content.iter();
@@ -535,7 +535,7 @@ fn without_colours_weights_and_symbols_remain() {
 }
 
 #[test]
-fn control_characters_are_not_drawn() {
+fn replaces_control_characters() {
     let mut app = live();
     let text = "a\u{1b}[31mb\u{202e}c\rd".to_owned();
     let log = vec![LogLine { at: 2.1, level: "info".to_owned(), source: "x".to_owned(), text }];
@@ -545,7 +545,7 @@ fn control_characters_are_not_drawn() {
 }
 
 #[test]
-fn control_c_quits_from_everywhere() {
+fn control_c_quits_in_every_mode() {
     for keys in ["", "/x", "mx", "?", "\n"] {
         let mut app = live();
         for c in keys.chars() {

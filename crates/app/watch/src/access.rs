@@ -1,5 +1,4 @@
-//! Access to the page: only the user who started the server, with a browser that asked for this
-//! server.
+//! Access control: only the user who started the server can open the page.
 //!
 //! The URL has a token that is valid once; the response to it sets a cookie, which all other
 //! requests need. The host name is checked, so that names which other servers resolve to a loopback
@@ -17,7 +16,6 @@ use axum::response::{IntoResponse, Response};
 
 use crate::Shared;
 
-/// Headers of all responses.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -30,7 +28,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-const NO_COOKIE: &str = "This link was used before, or it is wrong. Start `netarium watch` again \
+const NO_COOKIE_TEXT: &str = "This link was used before, or it is wrong. Start `netarium watch` again \
                          for a new one.\n";
 
 #[derive(Debug)]
@@ -57,12 +55,14 @@ impl Access {
     }
 
     fn has_host(&self, headers: &HeaderMap) -> bool {
-        only(headers, &header::HOST).is_some_and(|host| self.hosts.iter().any(|own| own == host))
+        single_value(headers, &header::HOST)
+            .is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
     /// Whether a page of this server opens the WebSocket.
     pub(crate) fn has_origin(&self, headers: &HeaderMap) -> bool {
-        let host = only(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+        let host = single_value(headers, &header::ORIGIN)
+            .and_then(|origin| origin.strip_prefix("http://"));
         host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
@@ -74,7 +74,7 @@ impl Access {
         pairs.any(|(other, given)| other == name && is_equal(given, value))
     }
 
-    /// Whether this is the valid token, which then is not valid any more.
+    /// Whether this is the valid token; it is valid once.
     fn use_token(&self, given: &str) -> bool {
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         token.take_if(|token| is_equal(given, token)).is_some()
@@ -82,7 +82,7 @@ impl Access {
 }
 
 /// The value of a header that is present once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
@@ -101,7 +101,6 @@ fn random() -> io::Result<String> {
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// Passes permitted requests on.
 pub(crate) async fn check(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -138,7 +137,7 @@ fn refusal(access: &Access, request: &Request) -> Option<Response> {
         return Some((StatusCode::SEE_OTHER, headers).into_response());
     }
     if !access.has_cookie(headers) {
-        return Some((StatusCode::FORBIDDEN, NO_COOKIE).into_response());
+        return Some((StatusCode::FORBIDDEN, NO_COOKIE_TEXT).into_response());
     }
     // The link is loaded again in the browser that has the cookie.
     token.map(|_| (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response())

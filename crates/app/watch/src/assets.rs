@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_those_of_the_built_page() {
+    fn embeds_all_files_of_built_page() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../web/dist");
         let found = std::fs::read_dir(folder).unwrap();
         let mut found: Vec<_> =

@@ -1,4 +1,4 @@
-//! The socket of a run on the virtual clock, which pages use as that of a running lab.
+//! The socket of a run on the virtual clock, with the protocol of a running lab.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,10 +14,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use sim::live::{Action, Done, Live, Refusal, Reply};
 use tempfile::TempDir;
 
-/// Maximum time until a request or an answer is noticed.
-const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Maximum delay of a request or an answer.
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Minimum time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves a run until it ends.
@@ -59,7 +58,7 @@ struct Feed {
     live: Arc<Live>,
     /// Requests that the run has not answered yet.
     pending: Vec<(u64, Receiver<Reply>)>,
-    /// The state of the clock that watchers have.
+    /// The last state of the clock that was sent to all watchers.
     shown: Option<ClockState>,
     next_frame: Instant,
 }
@@ -95,8 +94,8 @@ impl Feed {
     fn wait(&self) {
         let files = self.server.files();
         let mut fds: Vec<_> = files.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // After an error, it works without waiting.
-        let _ = rustix::event::poll(&mut fds, Some(&WAIT));
+        // An error only omits the wait.
+        let _ = rustix::event::poll(&mut fds, Some(&POLL_TIMEOUT));
     }
 
     fn handle(&mut self, id: u64, request: Request) {

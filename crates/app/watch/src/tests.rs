@@ -136,7 +136,7 @@ fn assert_status(response: &str, status: &str) {
 }
 
 #[test]
-fn token_is_valid_once_and_only_with_the_host_of_the_server() {
+fn accepts_token_once_with_own_host() {
     let lab = Lab::start();
     let server = lab.watch(false);
     let own = host(&server);
@@ -150,7 +150,7 @@ fn token_is_valid_once_and_only_with_the_host_of_the_server() {
     assert_status(&get(&server, "/", &[("Host", &own)]), "403");
     let wrong = format!("/?token={}", "0".repeat(32));
     assert_status(&get(&server, &wrong, &[("Host", &own)]), "403");
-    // Only the page takes the token.
+    // Only the path of the page accepts the token.
     assert_status(&get(&server, &format!("/ws?token={token}"), &[("Host", &own)]), "403");
     let cookie = sign_in(&server);
     assert_status(&get(&server, &path, &[("Host", &own)]), "403");

@@ -138,11 +138,11 @@ pub(crate) enum CollectCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     #[command(subcommand)]
-    pub(crate) what: ShowWhat,
+    pub(crate) command: ShowCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum ShowWhat {
+pub(crate) enum ShowCommand {
     /// Show peers with times and message counts
     Peers(Archive),
     /// Show missing data per hour

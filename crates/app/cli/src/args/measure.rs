@@ -5,15 +5,15 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::Changes;
 
-/// What figures of papers need of the libraries, as JSON.
+/// Measurements for figures of papers, as JSON.
 #[derive(Debug, Args)]
 pub(crate) struct Measure {
     #[command(subcommand)]
-    pub(crate) what: What,
+    pub(crate) measurement: Measurement,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum What {
+pub(crate) enum Measurement {
     /// Names of the rate control protocols
     Protocols,
     /// State that a link keeps for its sessions, once each has a rate

@@ -16,25 +16,26 @@ use run::Exit;
 /// containers), labs use the user namespace of the agent.
 fn labs(daemon: &Daemon) -> Capabilities {
     if daemon.changes_user() {
-        return HOST;
+        return HOST_CAPABILITIES;
     }
-    if MAP_USERS.are_effective() {
-        return LABS;
+    if USER_MAPPING_CAPABILITIES.are_effective() {
+        return LAB_CAPABILITIES;
     }
-    LABS.and(Capabilities::SYS_ADMIN).and(Capabilities::NET_RAW)
+    LAB_CAPABILITIES.and(Capabilities::SYS_ADMIN).and(Capabilities::NET_RAW)
 }
 
-const MAP_USERS: Capabilities =
+const USER_MAPPING_CAPABILITIES: Capabilities =
     Capabilities::SETUID.and(Capabilities::SETGID).and(Capabilities::SETFCAP);
 
 /// Real-time scheduling of the data path, and large buffers of the trunks' sockets.
-const HOST: Capabilities = Capabilities::SYS_NICE
+const HOST_CAPABILITIES: Capabilities = Capabilities::SYS_NICE
     .and(Capabilities::SYS_RESOURCE)
     .and(Capabilities::NET_ADMIN)
     .and(Capabilities::NET_BIND_SERVICE);
 
 /// Capabilities that labs of root need outside their user namespace.
-const LABS: Capabilities = MAP_USERS.and(HOST).and(Capabilities::DAC_OVERRIDE);
+const LAB_CAPABILITIES: Capabilities =
+    USER_MAPPING_CAPABILITIES.and(HOST_CAPABILITIES).and(Capabilities::DAC_OVERRIDE);
 
 pub(crate) fn agent(args: &args::Agent, terminal: &Terminal) -> Verdict {
     let addresses = |list: &[String]| {

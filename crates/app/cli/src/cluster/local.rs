@@ -1,7 +1,5 @@
 //! `cluster local`: a cluster on one machine for one command.
 
-use std::ffi::OsString;
-
 use cluster_live::local::{self, run_local};
 
 use report::format::shell_word;
@@ -9,7 +7,7 @@ use report::format::shell_word;
 use super::failure;
 use crate::args::cluster::Local;
 use crate::terminal::Terminal;
-use crate::{Failure, Verdict};
+use crate::{Failure, Verdict, labs};
 use run::Exit;
 
 /// The command line without the command to run.
@@ -33,8 +31,7 @@ pub(crate) fn local(args: &Local, terminal: &Terminal) -> Verdict {
     };
     let mut command = args.command.clone();
     if command.is_empty() {
-        let shell = std::env::var_os("SHELL").filter(|s| !s.is_empty());
-        command.push(shell.unwrap_or_else(|| OsString::from("/bin/sh")));
+        command.push(labs::user_shell());
         let list = names.join(", ");
         terminal.note(format!("a cluster of {list}; `exit` ends it"));
     }

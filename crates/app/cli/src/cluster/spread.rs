@@ -13,7 +13,7 @@ use crate::args::cluster::Spread;
 use crate::args::{Changes, Run};
 use crate::progress::Line;
 use crate::results::Output;
-use crate::run::{control_socket, engine_name, own_words};
+use crate::run::{control_socket, engine_name, local_options};
 use crate::terminal::Terminal;
 use crate::{Failure, Verdict, interrupts, repeat, results};
 
@@ -54,11 +54,11 @@ pub(crate) fn run(
 fn repeat(args: &Run, changes: &Changes, plan: &Plan) -> String {
     let named = args.spread.target.name();
     let again = named.and_then(|name| cluster_live::local::repeat_command(Path::new(name)));
-    let mut words = own_words(args);
+    let mut words = local_options(args);
     if again.is_none() {
-        words.extend(name(&args.spread));
+        words.extend(cluster_options(&args.spread));
     }
-    words.extend(choices(&args.spread));
+    words.extend(run_options(&args.spread));
     let command = repeat::command("run", changes, plan, &args.runs, &words);
     again.into_iter().chain([command]).collect::<Vec<_>>().join(" ")
 }
@@ -67,9 +67,9 @@ fn repeat(args: &Run, changes: &Changes, plan: &Plan) -> String {
 /// command.
 fn follow_starter(run: Interrupt) -> Result<Arc<UnixStream>, Failure> {
     let stream = Arc::new(control_socket()?);
-    let said = Arc::clone(&stream);
+    let control = Arc::clone(&stream);
     std::thread::Builder::new().name("starter".to_owned()).spawn(move || {
-        while (&*said).read(&mut [0]).is_ok_and(|count| count > 0) {
+        while (&*control).read(&mut [0]).is_ok_and(|count| count > 0) {
             run.begin();
         }
         run.interrupt();
@@ -77,13 +77,12 @@ fn follow_starter(run: Interrupt) -> Result<Arc<UnixStream>, Failure> {
     Ok(stream)
 }
 
-/// Options of a run on a cluster.
 pub(crate) fn words(spread: &Spread) -> Vec<String> {
-    [name(spread), choices(spread)].concat()
+    [cluster_options(spread), run_options(spread)].concat()
 }
 
 /// Options for the cluster and the folder of credentials.
-fn name(spread: &Spread) -> Vec<String> {
+fn cluster_options(spread: &Spread) -> Vec<String> {
     let Some(cluster) = spread.target.name() else { return Vec::new() };
     let mut words = vec!["--cluster".to_owned(), cluster.to_owned()];
     if let Some(dir) = &spread.target.access.credentials {
@@ -92,7 +91,7 @@ fn name(spread: &Spread) -> Vec<String> {
     words
 }
 
-fn choices(spread: &Spread) -> Vec<String> {
+fn run_options(spread: &Spread) -> Vec<String> {
     let mut words = Vec::new();
     words.extend(spread.clear.then(|| "--clear".to_owned()));
     words.extend(spread.overcommit.then(|| "--overcommit".to_owned()));

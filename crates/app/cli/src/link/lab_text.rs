@@ -143,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commas_in_tables_and_texts_do_not_separate() {
+    fn splits_only_at_outer_commas() {
         let text = r#"rate=1 Mbit/s,queue={ kind = "red", limit = "1, 2" },loss=1 %"#;
         let expected = ["rate=1 Mbit/s", r#"queue={ kind = "red", limit = "1, 2" }"#, "loss=1 %"];
         assert_eq!(parts(text), expected);
     }
 
     #[test]
-    fn values_are_texts_unless_they_are_toml() {
+    fn quotes_values_that_are_not_toml() {
         assert_eq!(toml("10 Mbit/s"), r#""10 Mbit/s""#);
         assert_eq!(toml(" 10 "), "10");
         assert_eq!(toml("codel"), r#""codel""#);

@@ -10,9 +10,9 @@ use crate::Failure;
 use crate::args::measure::Timers;
 
 /// The time slice that a data path requests; threads with shorter slices are scheduled sooner.
-const SLICE_NANOS: u64 = 100_000;
-/// The lowest real-time priority is above all ordinary threads.
-const PRIORITY: i32 = 1;
+const TIME_SLICE_NANOS: u64 = 100_000;
+/// The lowest real-time priority: it precedes all ordinary threads.
+const FIFO_PRIORITY: i32 = 1;
 const MIN_WAITS: u64 = 3;
 const MAX_WAITS: u64 = 500;
 
@@ -52,7 +52,7 @@ impl Method {
 pub(super) fn measure(args: &Timers) -> Result<Value, Failure> {
     let mut waits = Vec::new();
     for expected in &args.expected {
-        for (method, late) in of_length(*expected, args).map_err(Failure::machine)? {
+        for (method, late) in measure_length(*expected, args).map_err(Failure::machine)? {
             waits.push(json!({
                 "method": method.as_str(),
                 "expected_ns": expected.as_nanos(),
@@ -63,16 +63,16 @@ pub(super) fn measure(args: &Timers) -> Result<Value, Failure> {
     Ok(json!({ "waits": waits }))
 }
 
-/// The waits of one length, in a thread of its own, which has the scheduling.
-fn of_length(expected: Span, args: &Timers) -> Result<Vec<(Method, Vec<u64>)>, sys::Error> {
+/// Measures the waits of one length, in a separate thread with the requested scheduling.
+fn measure_length(expected: Span, args: &Timers) -> Result<Vec<(Method, Vec<u64>)>, sys::Error> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             sched::set_timer_slack(1)?;
             if args.real_time {
-                sched::set_fifo(PRIORITY)?;
+                sched::set_fifo(FIFO_PRIORITY)?;
             } else {
                 // Kernels before 6.12 have no slices.
-                let _ = sched::set_slice(SLICE_NANOS);
+                let _ = sched::set_slice(TIME_SLICE_NANOS);
             }
             let mut timer = Timer { ports: ReadyQueue::try_new()?, ready: Vec::new() };
             let all = Method::ALL.into_iter();

@@ -27,7 +27,7 @@ fn refused(cluster: &Loopback, invitation: &str) -> (i32, String) {
 }
 
 #[test]
-fn agent_enrols_with_a_code_and_joins_and_the_code_is_used_up() {
+fn agent_enrols_once_with_code() {
     let mut cluster = Loopback::new();
     let first = cluster.start("m1", None);
     let (mut waiting, invitation) = invite(&cluster, &[]);
@@ -47,7 +47,7 @@ fn agent_enrols_with_a_code_and_joins_and_the_code_is_used_up() {
 }
 
 #[test]
-fn invitation_without_a_name_does_not_give_one_that_is_taken() {
+fn open_invitation_rejects_taken_name() {
     let cluster = Loopback::new();
     let (mut waiting, invitation) = invite(&cluster, &["--expires", "300 s"]);
     let dir = cluster.bench.path().join("taken");

@@ -33,10 +33,10 @@ fn lab(on_loss: &str, seconds: u32) -> String {
 }
 
 /// Duration in seconds of a lab that continues after a fault.
-const SECONDS: u32 = 9;
+const LAB_S: u32 = 9;
 /// Duration in seconds of a lab that a fault stops. The end of the lab must not come first, even if
 /// the loss is detected late on a busy host.
-const LONG_SECONDS: u32 = 75;
+const LONG_LAB_S: u32 = 75;
 
 /// A lab on all three agents for each reaction to the fault of the second agent.
 struct Labs<'a> {
@@ -49,10 +49,10 @@ struct Labs<'a> {
 
 impl<'a> Labs<'a> {
     fn start(cluster: &'a Cluster) -> Self {
-        let mut stops = cluster.start(&lab("stop", LONG_SECONDS), &[]);
+        let mut stops = cluster.start(&lab("stop", LONG_LAB_S), &[]);
         let agents = ["m1", "m2", "m3"];
         let _ = agents.map(|agent| cluster.shards::<1>(agent, &mut stops));
-        let mut continues = cluster.start(&lab("continue", SECONDS), &[]);
+        let mut continues = cluster.start(&lab("continue", LAB_S), &[]);
         let [_, shards, _] = agents.map(|agent| cluster.shards(agent, &mut continues));
         std::thread::sleep(Duration::from_secs(1));
         Self { cluster, stops, continues, shards }
@@ -64,13 +64,13 @@ impl<'a> Labs<'a> {
         let [stopped, continued] = [self.stops, self.continues].map(|running| {
             let run = running.finish();
             let lost = outages(&run);
-            assert!(fits(&lost), "{after}: {lost:?} {}", run.story());
+            assert!(fits(&lost), "{after}: {lost:?} {}", run.dump());
             assert_reported(&run);
             run
         });
-        let is_early = elapsed(&stopped) < f64::from(LONG_SECONDS) - 1.0;
-        assert!(is_early, "{after}: {}", stopped.story());
-        assert!(elapsed(&continued) >= f64::from(SECONDS) - 0.5, "{after}: {}", continued.story());
+        let is_early = elapsed(&stopped) < f64::from(LONG_LAB_S) - 1.0;
+        assert!(is_early, "{after}: {}", stopped.dump());
+        assert!(elapsed(&continued) >= f64::from(LAB_S) - 0.5, "{after}: {}", continued.dump());
         self.cluster.returns_to(before, after);
         continued
     }
@@ -96,8 +96,8 @@ fn next_lab(cluster: &Cluster, after: &str) {
     });
     let attempt = || {
         let run = cluster.run(&lab("stop", 1), &[]);
-        assert!(matches!(run.code, Some(0 | 3)), "after {after}: {}", run.story());
-        assert_eq!(run.record()["status"], "finished", "after {after}: {}", run.story());
+        assert!(matches!(run.code, Some(0 | 3)), "after {after}: {}", run.dump());
+        assert_eq!(run.record()["status"], "finished", "after {after}: {}", run.dump());
         run
     };
     conclusive(&format!("the lab after {after}"), attempt, all_flows_arrived);
@@ -123,9 +123,9 @@ fn outages(run: &Run) -> Vec<Outage> {
 #[track_caller]
 fn assert_reported(run: &Run) {
     let record = run.record();
-    assert_eq!(record["verdict"]["trusted"], false, "{}", run.story());
-    let said = record["verdict"].to_string() + &record["warnings"].to_string();
-    assert!(said.contains("m2"), "{}", run.story());
+    assert_eq!(record["verdict"]["trusted"], false, "{}", run.dump());
+    let printed = record["verdict"].to_string() + &record["warnings"].to_string();
+    assert!(printed.contains("m2"), "{}", run.dump());
 }
 
 fn elapsed(run: &Run) -> f64 {
@@ -136,7 +136,7 @@ fn elapsed(run: &Run) -> f64 {
 /// are planned, and 250 kB precede the fault.
 fn exchange_continued(run: &Run) -> Result<(), String> {
     let (received, possible) = received(run, "ca");
-    let min = f64::from(SECONDS) * 50_000.0;
+    let min = f64::from(LAB_S) * 50_000.0;
     if possible > min { Ok(()) } else { Err(format!("flow ca delivered {received} of {min} B")) }
 }
 
@@ -148,7 +148,7 @@ fn received(run: &Run, flow: &str) -> (f64, f64) {
 }
 
 /// A fault after which the second agent is lost permanently, with both reactions.
-fn lose(cluster: &Cluster, what: &str, fault: impl Fn(&Labs<'_>)) {
+fn lose_agent(cluster: &Cluster, what: &str, fault: impl Fn(&Labs<'_>)) {
     let attempt = || {
         let before = cluster.inventory();
         let labs = Labs::start(cluster);
@@ -159,21 +159,21 @@ fn lose(cluster: &Cluster, what: &str, fault: impl Fn(&Labs<'_>)) {
     next_lab(cluster, what);
 }
 
-in_cluster!(killed_agents_take_their_hosts_along, kill_agents, &["3", "--restart"]);
-in_cluster!(killed_shards_take_their_hosts_along, kill_shards, &["3"]);
-in_cluster!(killed_labs_take_their_hosts_along, kill_labs, &["3"]);
+in_cluster!(killed_agent_loses_its_hosts, kill_agents, &["3", "--restart"]);
+in_cluster!(killed_shard_loses_its_hosts, kill_shards, &["3"]);
+in_cluster!(killed_lab_process_loses_its_hosts, kill_labs, &["3"]);
 in_cluster!(hanging_agent_is_lost_until_it_continues, hang, &["3"]);
-in_cluster!(a_machine_without_its_network_returns, cut_off, &["3"]);
-in_cluster!(notices_lost_in_a_short_outage_are_sent_again, cut_for_a_moment, &["3"]);
-in_cluster!(coordinators_may_go_at_any_time, lose_coordinators, &["3"]);
-in_cluster!(a_run_that_cannot_be_stored_is_kept_by_its_agents, store_nothing, &["3"]);
+in_cluster!(disconnected_agent_returns, disconnect, &["3"]);
+in_cluster!(resends_notifications_after_short_outage, disconnect_for_500_ms, &["3"]);
+in_cluster!(labs_survive_loss_of_coordinators, lose_coordinators, &["3"]);
+in_cluster!(agents_keep_results_after_full_disk, run_with_full_disk, &["3"]);
 
 #[test]
-#[ignore = "runs in a cluster, started by killed_agents_take_their_hosts_along"]
+#[ignore = "runs in a cluster, started by killed_agent_loses_its_hosts"]
 fn kill_agents() {
     let Some(cluster) = Cluster::inside() else { return };
-    lose(&cluster, "kill -9 of an agent", |labs| {
-        signal(labs.cluster.agent("m2"), "-KILL");
+    lose_agent(&cluster, "kill -9 of an agent", |labs| {
+        signal(labs.cluster.agent_pid("m2"), "-KILL");
         // The agent is restarted, but its shards are not retained.
         let are_over = || labs.shards.iter().all(|(shard, inner)| !lives(*shard) && !lives(*inner));
         until("its shards to end", || are_over().then_some(()));
@@ -181,10 +181,10 @@ fn kill_agents() {
 }
 
 #[test]
-#[ignore = "runs in a cluster, started by killed_shards_take_their_hosts_along"]
+#[ignore = "runs in a cluster, started by killed_shard_loses_its_hosts"]
 fn kill_shards() {
     let Some(cluster) = Cluster::inside() else { return };
-    lose(&cluster, "kill -9 of a shard's process", |labs| {
+    lose_agent(&cluster, "kill -9 of a shard's process", |labs| {
         for (shard, inner) in labs.shards {
             signal(shard, "-KILL");
             until("its lab to end", || (!lives(inner)).then_some(()));
@@ -193,16 +193,21 @@ fn kill_shards() {
 }
 
 #[test]
-#[ignore = "runs in a cluster, started by killed_labs_take_their_hosts_along"]
+#[ignore = "runs in a cluster, started by killed_lab_process_loses_its_hosts"]
 fn kill_labs() {
     let Some(cluster) = Cluster::inside() else { return };
-    lose(&cluster, "kill -9 of a shard's lab", |labs| {
+    lose_agent(&cluster, "kill -9 of a shard's lab", |labs| {
         labs.shards.iter().for_each(|(_, inner)| signal(*inner, "-KILL"));
     });
 }
 
 /// A fault of five seconds, after which the second agent is available again or reported as lost.
-fn pause(cluster: &Cluster, what: &str, fault: impl Fn(&Cluster), fix: impl Fn(&Cluster)) {
+fn interrupt_agent(
+    cluster: &Cluster,
+    what: &str,
+    fault: impl Fn(&Cluster),
+    fix: impl Fn(&Cluster),
+) {
     let attempt = || {
         let before = cluster.inventory();
         let labs = Labs::start(cluster);
@@ -219,31 +224,31 @@ fn pause(cluster: &Cluster, what: &str, fault: impl Fn(&Cluster), fix: impl Fn(&
 #[ignore = "runs in a cluster, started by hanging_agent_is_lost_until_it_continues"]
 fn hang() {
     let Some(cluster) = Cluster::inside() else { return };
-    let send = |name: &'static str| move |cluster: &Cluster| signal(cluster.agent("m2"), name);
-    pause(&cluster, "SIGSTOP of an agent", send("-STOP"), send("-CONT"));
+    let send = |name: &'static str| move |cluster: &Cluster| signal(cluster.agent_pid("m2"), name);
+    interrupt_agent(&cluster, "SIGSTOP of an agent", send("-STOP"), send("-CONT"));
     // The agent stays connected, so no agent is lost, but its packets are late.
     let after = "SIGSTOP of a shard's lab";
     let before = cluster.inventory();
-    let mut running = cluster.start(&lab("stop", SECONDS), &[]);
+    let mut running = cluster.start(&lab("stop", LAB_S), &[]);
     let [_, [(_, inner)], _] = ["m1", "m2", "m3"].map(|agent| cluster.shards(agent, &mut running));
     std::thread::sleep(Duration::from_secs(1));
     signal(inner, "-STOP");
     std::thread::sleep(Duration::from_secs(5));
     signal(inner, "-CONT");
     let run = running.finish();
-    assert!(outages(&run).is_empty(), "{}", run.story());
-    assert_eq!(run.record()["verdict"]["trusted"], false, "{}", run.story());
-    assert!(elapsed(&run) >= f64::from(SECONDS) - 0.5, "{}", run.story());
+    assert!(outages(&run).is_empty(), "{}", run.dump());
+    assert_eq!(run.record()["verdict"]["trusted"], false, "{}", run.dump());
+    assert!(elapsed(&run) >= f64::from(LAB_S) - 0.5, "{}", run.dump());
     cluster.returns_to(&before, after);
     next_lab(&cluster, after);
 }
 
 #[test]
-#[ignore = "runs in a cluster, started by a_machine_without_its_network_returns"]
-fn cut_off() {
+#[ignore = "runs in a cluster, started by disconnected_agent_returns"]
+fn disconnect() {
     let Some(cluster) = Cluster::inside() else { return };
     let set = |state: &'static str| move |_: &Cluster| Cluster::cable("m2", state);
-    pause(&cluster, "a cable out for 5 s", set("down"), set("up"));
+    interrupt_agent(&cluster, "a cable out for 5 s", set("down"), set("up"));
 }
 
 /// Two senders share a link; the second one starts and ends flows while it is disconnected.
@@ -280,12 +285,12 @@ expect = [
 "#;
 
 #[test]
-#[ignore = "runs in a cluster, started by notices_lost_in_a_short_outage_are_sent_again"]
-fn cut_for_a_moment() {
+#[ignore = "runs in a cluster, started by resends_notifications_after_short_outage"]
+fn disconnect_for_500_ms() {
     let Some(cluster) = Cluster::inside() else { return };
     conclusive(
-        "cut_for_a_moment",
-        || cut_and_reconnect(&cluster),
+        "disconnect_for_500_ms",
+        || run_with_short_outage(&cluster),
         |run| {
             let lost = outages(run);
             if !lost.is_empty() {
@@ -296,7 +301,7 @@ fn cut_for_a_moment() {
     );
 }
 
-fn cut_and_reconnect(cluster: &Cluster) -> Run {
+fn run_with_short_outage(cluster: &Cluster) -> Run {
     let mut running = cluster.start(CUT, &[]);
     let _ = ["m1", "m2", "m3"].map(|agent| cluster.shards::<1>(agent, &mut running));
     std::thread::sleep(Duration::from_secs(2));
@@ -305,7 +310,7 @@ fn cut_and_reconnect(cluster: &Cluster) -> Run {
     std::thread::sleep(Duration::from_millis(500));
     Cluster::cable("m2", "up");
     let run = running.finish();
-    assert_eq!(run.record()["status"], "finished", "{}", run.story());
+    assert_eq!(run.record()["status"], "finished", "{}", run.dump());
     run
 }
 
@@ -325,8 +330,8 @@ fn collect(cluster: &Cluster, after: &str) -> Run {
     });
     let output = cluster.command(&["cluster", "collect", CONTINUES, "--json"]).output().unwrap();
     let run = Run::of(output);
-    assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.story());
-    assert!(elapsed(&run) >= f64::from(SECONDS) - 0.5, "{after}: {}", run.story());
+    assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.dump());
+    assert!(elapsed(&run) >= f64::from(LAB_S) - 0.5, "{after}: {}", run.dump());
     run
 }
 
@@ -344,7 +349,7 @@ fn kill_coordinators(cluster: &Cluster, after: &str) -> Run {
 }
 
 #[test]
-#[ignore = "runs in a cluster, started by coordinators_may_go_at_any_time"]
+#[ignore = "runs in a cluster, started by labs_survive_loss_of_coordinators"]
 fn lose_coordinators() {
     let Some(cluster) = Cluster::inside() else { return };
     let after = "kill -KILL of the coordinators";
@@ -357,8 +362,8 @@ fn lose_coordinators() {
     for running in [labs.stops, labs.continues] {
         running.signal("-INT");
         let run = running.finish();
-        assert_eq!(run.code, Some(130), "{after}: {}", run.story());
-        assert_eq!(run.record()["status"], "interrupted", "{after}: {}", run.story());
+        assert_eq!(run.code, Some(130), "{after}: {}", run.dump());
+        assert_eq!(run.record()["status"], "interrupted", "{after}: {}", run.dump());
         let members: &Value = &run.record()["cluster"]["members"];
         assert_eq!(members.as_array().unwrap().len(), 3, "{members:#}");
     }
@@ -367,9 +372,9 @@ fn lose_coordinators() {
 }
 
 /// Runs a lab with a maximum file size in blocks of 512 bytes, similar to a disk that becomes full.
-fn cramped(cluster: &Cluster, blocks: u32) -> std::process::Output {
-    cluster.bench.write("cramped.toml", &lab("stop", 2));
-    let netarium = cluster.command(&["run", "cramped.toml", "--json", "--no-progress"]);
+fn run_with_file_limit(cluster: &Cluster, blocks: u32) -> std::process::Output {
+    cluster.bench.write("run_with_file_limit.toml", &lab("stop", 2));
+    let netarium = cluster.command(&["run", "run_with_file_limit.toml", "--json", "--no-progress"]);
     let mut command = std::process::Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
     command.args(["-c", &script, "sh"]).arg(netarium.get_program()).args(netarium.get_args());
@@ -384,8 +389,8 @@ fn cramped(cluster: &Cluster, blocks: u32) -> std::process::Output {
 }
 
 #[test]
-#[ignore = "runs in a cluster, started by a_run_that_cannot_be_stored_is_kept_by_its_agents"]
-fn store_nothing() {
+#[ignore = "runs in a cluster, started by agents_keep_results_after_full_disk"]
+fn run_with_full_disk() {
     let Some(cluster) = Cluster::inside() else { return };
     // Too small for the packed results of the agents, or for the report.
     for blocks in [4, 64] {
@@ -396,17 +401,17 @@ fn store_nothing() {
 
 fn collect_after_full_disk(cluster: &Cluster, blocks: u32, after: &str) -> Run {
     let before = cluster.inventory();
-    let output = cramped(cluster, blocks);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(4), "{after}: {said}");
-    assert!(said.contains("File too large"), "{after}: {said}");
-    assert!(said.contains("netarium cluster collect "), "{after}: {said}");
+    let output = run_with_file_limit(cluster, blocks);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(4), "{after}: {printed}");
+    assert!(printed.contains("File too large"), "{after}: {printed}");
+    assert!(printed.contains("netarium cluster collect "), "{after}: {printed}");
     let runs = std::fs::read_dir(cluster.bench.path().join("runs")).unwrap();
     assert_eq!(runs.count(), 0, "{after}");
     let output =
         cluster.command(&["cluster", "collect", "faults-stop", "--json"]).output().unwrap();
     let run = Run::of(output);
-    assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.story());
+    assert!(matches!(run.code, Some(0 | 3)), "{after}: {}", run.dump());
     std::fs::remove_dir_all(run.folder()).unwrap();
     cluster.returns_to(&before, after);
     run

@@ -14,13 +14,13 @@ use super::bench::{installed, until};
 use super::loopback::Loopback;
 
 /// Number of connections that are held open; closed ones are replaced.
-const HELD: usize = 300;
+const HELD_CONNECTIONS: usize = 300;
 /// Interval of their replacement. More would use up the local ports, for 60 s (TIME-WAIT).
 const REPLACEMENT_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of connections that fail: 100 per second.
-const FAILING_INTERVAL: Duration = Duration::from_millis(10);
+const FAILED_CONNECTION_INTERVAL: Duration = Duration::from_millis(10);
 /// Failed connections before the other agent starts: for 3 s.
-const FAILED_BEFORE: usize = 300;
+const MIN_FAILED_CONNECTIONS: usize = 300;
 
 /// The source address of a connection, by its number. Each test has separate ones, because each
 /// address has its own local ports.
@@ -37,13 +37,13 @@ struct Flood {
     source: Source,
     opened: AtomicUsize,
     failed: AtomicUsize,
-    ends: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 /// Ends a flood when it is dropped.
-struct Ends<'a>(&'a AtomicBool);
+struct EndGuard<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -64,8 +64,8 @@ impl Flood {
 
     /// Holds connections open that have sent `first`, and replaces closed ones.
     fn hold(&self, first: &[u8]) {
-        let mut held: Vec<Option<TcpStream>> = (0..HELD).map(|_| None).collect();
-        while !self.ends.load(Ordering::Relaxed) {
+        let mut held: Vec<Option<TcpStream>> = (0..HELD_CONNECTIONS).map(|_| None).collect();
+        while !self.has_ended.load(Ordering::Relaxed) {
             for stream in &mut held {
                 if !stream.as_mut().is_some_and(is_open) {
                     *stream = self.connect(first).ok();
@@ -76,13 +76,13 @@ impl Flood {
     }
 
     /// Opens connections that fail at once.
-    fn fail(&self, fails: fn(&TcpStream)) {
-        while !self.ends.load(Ordering::Relaxed) {
+    fn fail(&self, fail: fn(&TcpStream)) {
+        while !self.has_ended.load(Ordering::Relaxed) {
             if let Ok(stream) = self.connect(b"GET / HTTP/1.1\r\nHost: agent\r\n\r\n") {
-                fails(&stream);
+                fail(&stream);
                 self.failed.fetch_add(1, Ordering::Relaxed);
             }
-            std::thread::sleep(FAILING_INTERVAL);
+            std::thread::sleep(FAILED_CONNECTION_INTERVAL);
         }
     }
 }
@@ -106,26 +106,26 @@ fn client_hello() -> Vec<u8> {
 }
 
 /// Lets m2 join m1 at `agent` while connections from `source` are held open that have sent `first`,
-/// and others fail: after garbage, `fails` is called and the connection is closed.
+/// and others fail: after garbage, `fail` is called and the connection is closed.
 fn m2_joins(
     cluster: &mut Loopback,
     agent: SocketAddr,
     source: Source,
     first: &[u8],
-    fails: fn(&TcpStream),
+    fail: fn(&TcpStream),
 ) {
     let (opened, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let flood = Flood { to: agent, source, opened, failed, ends: AtomicBool::new(false) };
+    let flood = Flood { to: agent, source, opened, failed, has_ended: AtomicBool::new(false) };
     std::thread::scope(|scope| {
-        let _ends = Ends(&flood.ends);
+        let _ends = EndGuard(&flood.has_ended);
         scope.spawn(|| flood.hold(first));
-        scope.spawn(|| flood.fail(fails));
+        scope.spawn(|| flood.fail(fail));
         until("the flood", || {
-            (flood.failed.load(Ordering::Relaxed) >= FAILED_BEFORE).then_some(())
+            (flood.failed.load(Ordering::Relaxed) >= MIN_FAILED_CONNECTIONS).then_some(())
         });
         let since = Instant::now();
         cluster.start("m2", Some(agent));
-        until("m2 to join", || cluster.said("m2").contains("agent m1 is alive").then_some(()));
+        until("m2 to join", || cluster.printed("m2").contains("agent m1 is alive").then_some(()));
         let joined = since.elapsed();
         cluster.await_pair(agent);
         let answered = since.elapsed();
@@ -133,13 +133,13 @@ fn m2_joins(
             "m2 has joined after {joined:.2?}, the coordinator has both after {answered:.2?}"
         );
         let failed = flood.failed.load(Ordering::Relaxed);
-        until("the flood goes on", || {
+        until("the flood to continue", || {
             (flood.failed.load(Ordering::Relaxed) > failed).then_some(())
         });
     });
     let opened = flood.opened.load(Ordering::Relaxed);
     eprintln!("{opened} connections, of which {} failed", flood.failed.load(Ordering::Relaxed));
-    assert!(!cluster.said("m2").contains("certificate"), "{}", cluster.said("m2"));
+    assert!(!cluster.printed("m2").contains("certificate"), "{}", cluster.printed("m2"));
 }
 
 #[test]

@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::bench::{Bench, Run, Running, enclosed, entries, installed, network_namespaces};
 
 /// Environment variable that is set inside the cluster.
-const INSIDE: &str = "NETARIUM_LOCAL";
+const CLUSTER_VARIABLE: &str = "NETARIUM_LOCAL";
 
 /// Maximum time for a cluster to return to its previous state: agents detect losses after seconds.
-const TIDYING: Duration = Duration::from_secs(60);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A test that runs the ignored test next to it in a cluster with options such as `["3",
 /// "--restart"]`.
@@ -42,30 +42,30 @@ pub(crate) fn run(test: &str, inner: &str, options: &[&str]) {
     let mut command = bench.command(&["cluster", "local"]);
     command.args(options).arg("--log").arg(bench.path()).arg("--");
     if env!("CARGO_CRATE_NAME") == "cluster" {
-        // No agent is lost in these tests, however busy the machine is.
+        // These tests must not lose an agent on a busy machine.
         command.env("NETARIUM_SILENCE_TIMEOUT", "10 s");
     }
     command.arg(std::env::current_exe().unwrap());
     command.args(["--exact", inner, "--ignored", "--nocapture", "--test-threads", "1"]);
     // No timeout here: each step inside has one.
     let output = command.output().unwrap();
-    let mut said = String::new();
+    let mut printed = String::new();
     if !output.status.success() {
         for log in fs::read_dir(bench.path()).unwrap().filter_map(|entry| Some(entry.ok()?.path()))
         {
             if log.extension().is_some_and(|extension| extension == "log") {
                 let text = fs::read_to_string(&log).unwrap();
-                let _ = writeln!(said, "--- {}\n{text}", log.display());
+                let _ = writeln!(printed, "--- {}\n{text}", log.display());
             }
         }
     }
     // The failed assertion comes last: reports of failures are cut at their start.
-    said += &String::from_utf8_lossy(&output.stdout);
-    said += &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "no test {inner}: {said}");
+    printed += &String::from_utf8_lossy(&output.stdout);
+    printed += &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("1 passed"), "no test {inner}: {printed}");
     // The output of a test that passes is not shown, except why it decided nothing.
-    for line in said.lines().filter(|line| line.starts_with("INCONCLUSIVE")) {
+    for line in printed.lines().filter(|line| line.starts_with("INCONCLUSIVE")) {
         eprintln!("{line}");
     }
 }
@@ -79,7 +79,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// `None` outside of one.
     pub(crate) fn inside() -> Option<Self> {
-        let place = PathBuf::from(std::env::var_os(INSIDE)?);
+        let place = PathBuf::from(std::env::var_os(CLUSTER_VARIABLE)?);
         Some(Self { bench: Bench::new(), place })
     }
 
@@ -87,14 +87,16 @@ impl Cluster {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.bench.command(args);
         for (name, value) in std::env::vars_os() {
-            if ["NETARIUM_CLUSTER", "NETARIUM_CREDENTIALS", INSIDE].iter().any(|own| name == *own) {
+            if ["NETARIUM_CLUSTER", "NETARIUM_CREDENTIALS", CLUSTER_VARIABLE]
+                .iter()
+                .any(|own| name == *own)
+            {
                 command.env(name, value);
             }
         }
         command
     }
 
-    /// Starts a lab on the cluster.
     pub(crate) fn start(&self, lab: &str, args: &[&str]) -> Running {
         let number = fs::read_dir(self.bench.path()).unwrap().count();
         let name = format!("lab-{number}.toml");
@@ -112,13 +114,12 @@ impl Cluster {
 
     pub(crate) fn status(&self) -> Value {
         let output = self.command(&["cluster", "status", "--json"]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{printed}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// A number that is constant during the lifetime of the agent.
-    pub(crate) fn agent(&self, name: &str) -> u32 {
+    pub(crate) fn agent_pid(&self, name: &str) -> u32 {
         let text = fs::read_to_string(self.place.join(name).join("pid")).unwrap();
         text.trim().parse().unwrap()
     }
@@ -143,7 +144,7 @@ impl Cluster {
         agent: &str,
         running: &mut Running,
     ) -> [(u32, u32); N] {
-        let agent = self.agent(agent);
+        let agent = self.agent_pid(agent);
         running.until("programs ran", || {
             let shards = children(agent).into_iter();
             let both =
@@ -191,7 +192,7 @@ impl Cluster {
                 return;
             }
             assert!(
-                start.elapsed() < TIDYING,
+                start.elapsed() < CLEANUP_TIMEOUT,
                 "left behind {after}:\n{now:#?}\nbefore it was:\n{before:#?}"
             );
             std::thread::sleep(Duration::from_millis(50));

@@ -50,7 +50,6 @@ impl Loopback {
         self.start_with(name, join, &["--credentials".as_ref(), &credentials])
     }
 
-    /// Starts an agent with further arguments.
     pub(crate) fn start_with(
         &mut self,
         name: &str,
@@ -63,7 +62,7 @@ impl Loopback {
             command = Command::new("prlimit");
             command.arg(format!("--nofile={limit}")).arg(NETARIUM);
         }
-        self.bench.dress(&mut command);
+        self.bench.prepare(&mut command);
         command.args(["agent", "--name", name, "--listen", &own.to_string()]).args(arguments);
         command.arg("--dir").arg(self.bench.path().join(format!("dir-{name}")));
         if let Some(join) = join {
@@ -72,7 +71,7 @@ impl Loopback {
         let log = std::fs::File::create(self.log(name)).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log).stdin(Stdio::null());
         self.agents.push(command.spawn().unwrap());
-        until("the agent to listen", || self.said(name).contains("listens").then_some(()));
+        until("the agent to listen", || self.printed(name).contains("listens").then_some(()));
         own
     }
 
@@ -81,7 +80,7 @@ impl Loopback {
     }
 
     /// Output of an agent so far.
-    pub(crate) fn said(&self, name: &str) -> String {
+    pub(crate) fn printed(&self, name: &str) -> String {
         std::fs::read_to_string(self.log(name)).unwrap_or_default()
     }
 

@@ -57,7 +57,7 @@ fn claim_names(session: &Session, certificates: &[String], claimed_address: Sock
 }
 
 #[test]
-fn agent_that_claims_the_names_of_others_disturbs_nothing() {
+fn ignores_agent_with_claimed_names() {
     let mut cluster = Loopback::new();
     cluster.authority(&["init", "--agent", "m3"]);
     let first = cluster.start("m1", None);
@@ -96,9 +96,9 @@ fn agent_that_claims_the_names_of_others_disturbs_nothing() {
         assert_eq!(instances(&status), Some(before.clone()), "{status:#}");
         std::thread::sleep(Duration::from_millis(100));
     }
-    until("both to be alive", || cluster.status(first).filter(all_alive));
+    until("both agents to be alive", || cluster.status(first).filter(all_alive));
     for name in ["m1", "m3"] {
-        let log = cluster.said(name);
+        let log = cluster.printed(name);
         // An agent that accepted the claims would lose the other one every 500 ms; on a busy host
         // heartbeats may be late once or twice.
         let losses = log.matches("is lost").count();
@@ -110,7 +110,7 @@ fn agent_that_claims_the_names_of_others_disturbs_nothing() {
 }
 
 #[test]
-fn agent_with_another_name_than_its_certificate_does_not_start() {
+fn rejects_agent_name_outside_certificate() {
     let cluster = Loopback::new();
     let mut command = cluster.bench.command(&["agent", "--name", "m2", "--listen", "127.0.0.1:0"]);
     let output = command.arg("--credentials").arg(cluster.agent_credentials("m1")).output();
@@ -121,7 +121,7 @@ fn agent_with_another_name_than_its_certificate_does_not_start() {
 }
 
 #[test]
-fn one_of_two_agents_with_one_name_ends_with_the_reason() {
+fn duplicate_agent_name_ends_one_agent() {
     let mut cluster = Loopback::new();
     let first = cluster.start("m1", None);
     let credentials = cluster.agent_credentials("m1");
@@ -130,9 +130,9 @@ fn one_of_two_agents_with_one_name_ends_with_the_reason() {
     command.args(["--join", &first.to_string(), "--credentials"]).arg(&credentials);
     let log = fs::File::create(cluster.bench.path().join("second.log")).unwrap();
     let mut second = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-    let text = until("one of both to end", || {
+    let text = until("one agent to end", || {
         ["m1", "second"]
-            .map(|name| cluster.said(name))
+            .map(|name| cluster.printed(name))
             .into_iter()
             .find(|log| log.contains("error"))
     });

@@ -72,7 +72,7 @@ fn agent_with_the_privileges_of_a_pod_runs_a_lab() {
     let cluster = Loopback::new();
     let (folder, own) = (cluster.bench.path(), free_address());
     let mut command = Command::new("unshare");
-    cluster.bench.dress(&mut command);
+    cluster.bench.prepare(&mut command);
     command.args(["--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc"]);
     command.args(["sh", "-c", POD, "pod"]).args(confined(&context()));
     command.args([NETARIUM, "agent", "--name", "m1", "--listen", &own.to_string()]);
@@ -83,7 +83,7 @@ fn agent_with_the_privileges_of_a_pod_runs_a_lab() {
     command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
     let mut pod = command.spawn().unwrap();
     until("the agent in the pod", || {
-        assert!(pod.try_wait().unwrap().is_none(), "{}", cluster.said("m1"));
+        assert!(pod.try_wait().unwrap().is_none(), "{}", cluster.printed("m1"));
         cluster.status(own)?["agents"].as_array().filter(|agents| agents.len() == 1).map(drop)
     });
     cluster.bench.write("pod.toml", LAB);
@@ -92,8 +92,8 @@ fn agent_with_the_privileges_of_a_pod_runs_a_lab() {
     let _ = pod.kill();
     let _ = pod.wait();
     let record: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let story = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(record["status"], "finished", "{story}\n{}", cluster.said("m1"));
+    let dump = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(record["status"], "finished", "{dump}\n{}", cluster.printed("m1"));
     assert_eq!(record["programs"][0]["end"]["exit"], 0, "{record}");
     assert!(
         record["flows"][0]["received_bytes"].as_u64().is_some_and(|bytes| bytes > 0),

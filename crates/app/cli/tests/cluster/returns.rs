@@ -56,13 +56,13 @@ run = "sleep 4711"
 service = true
 "#;
 
-in_cluster!(a_machine_that_comes_back_takes_part_again, cut_and_mend, &["3"]);
+in_cluster!(returning_agent_rejoins_lab, disconnect_for_5_s, &["3"]);
 
 #[test]
-#[ignore = "runs in a cluster, started by a_machine_that_comes_back_takes_part_again"]
-fn cut_and_mend() {
+#[ignore = "runs in a cluster, started by returning_agent_rejoins_lab"]
+fn disconnect_for_5_s() {
     let Some(cluster) = Cluster::inside() else { return };
-    conclusive("cut_and_mend", || run(&cluster), Run::expectations_passed);
+    conclusive("disconnect_for_5_s", || run(&cluster), Run::expectations_passed);
 }
 
 fn run(cluster: &Cluster) -> Run {
@@ -75,7 +75,7 @@ fn run(cluster: &Cluster) -> Run {
     std::thread::sleep(Duration::from_secs(5));
     Cluster::cable("m2", "up");
     let run = running.finish();
-    assert_eq!(run.program("waits")["end"]["exit"], 0, "{}", run.story());
+    assert_eq!(run.program("waits")["end"]["exit"], 0, "{}", run.dump());
     let members = run.record()["cluster"]["members"].as_array().unwrap();
     let outages = members.iter().find(|member| member["name"] == "m2").unwrap()["outages"].clone();
     assert_eq!(outages.as_array().unwrap().len(), 1, "{outages}");
@@ -85,7 +85,7 @@ fn run(cluster: &Cluster) -> Run {
     run
 }
 
-in_cluster!(agents_find_each_other_after_outage_of_one_lease, cut_for_a_lease, &["2"]);
+in_cluster!(agents_find_each_other_after_outage_of_one_lease, disconnect_for_one_lease, &["2"]);
 
 /// Time without messages after which agents close a connection.
 const LEASE: Duration = Duration::from_secs(5);
@@ -100,7 +100,7 @@ fn are_connected(cluster: &Cluster) -> bool {
 
 #[test]
 #[ignore = "runs in a cluster, started by agents_find_each_other_after_outage_of_one_lease"]
-fn cut_for_a_lease() {
+fn disconnect_for_one_lease() {
     let Some(cluster) = Cluster::inside() else { return };
     assert!(are_connected(&cluster), "before the outage");
     Cluster::cable("m2", "down");

@@ -16,11 +16,12 @@ flow = [{ from = "a", to = "b", duration = "1 s" }]
 "#;
 
 /// The names of the agents that answer, if the first one receives from no other agent.
-fn lonely(status: &Value) -> Option<Vec<String>> {
+fn isolated_agents(status: &Value) -> Option<Vec<String>> {
     let agents = status["agents"].as_array()?;
-    let hears_none = agents.first()?["peers"].as_array()?.iter().all(|peer| peer["alive"] == false);
+    let has_no_live_peer =
+        agents.first()?["peers"].as_array()?.iter().all(|peer| peer["alive"] == false);
     let names = agents.iter().map(|agent| agent["name"].as_str().unwrap_or_default().to_owned());
-    hears_none.then(|| names.collect())
+    has_no_live_peer.then(|| names.collect())
 }
 
 #[test]
@@ -32,7 +33,7 @@ fn revoked_agent_is_refused_by_running_agents_and_in_later_runs() {
     cluster.await_pair(first);
     cluster.authority(&["revoke", "m2"]);
     // It still runs, and m1 has the list.
-    let names = until("m1 to hear no other agent", || lonely(&cluster.status(first)?));
+    let names = until("m1 to lose all other agents", || isolated_agents(&cluster.status(first)?));
     assert_eq!(names, ["m1"], "the coordinator has the list");
     if let Some(status) = cluster.status(second) {
         let agents = status["agents"].as_array().unwrap();
@@ -47,7 +48,7 @@ fn revoked_agent_is_refused_by_running_agents_and_in_later_runs() {
     // A stolen key is used without the list.
     fs::remove_file(credentials.join(CRL_FILE)).unwrap();
     let second = cluster.start("m2", Some(first));
-    until("a link to m1", || cluster.said("m2").contains("agent m1 is alive").then_some(()));
+    until("a link to m1", || cluster.printed("m2").contains("agent m1 is alive").then_some(()));
     let both = format!("agents = ['{first}', '{second}']\n");
     cluster.bench.write("hosts.toml", &both);
     cluster.bench.write("revoked.toml", LAB);

@@ -51,9 +51,9 @@ pub(crate) fn is_linked(session: &Session) -> bool {
     session.info().peers_zid().wait().next().is_some()
 }
 
-fn ask<T: DeserializeOwned>(session: &Session, verb: &str, message: &impl Serialize) -> Option<T> {
+fn ask<T: DeserializeOwned>(session: &Session, name: &str, message: &impl Serialize) -> Option<T> {
     let replies = session
-        .get(format!("netarium/agent/1/m1/command/1/{verb}"))
+        .get(format!("netarium/agent/1/m1/command/1/{name}"))
         .payload(serde_json::to_vec(message).unwrap())
         .target(QueryTarget::All)
         .consolidation(ConsolidationMode::None)

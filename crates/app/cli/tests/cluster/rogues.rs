@@ -79,7 +79,7 @@ fn attack_from_opener(
     assert!(rogue::status(&session).is_none(), "the agent sent its status");
     assert!(!rogue::run_on_agent(&session, instance, &command), "the agent answered a command");
     assert!(!path.exists(), "the agent ran a command");
-    assert!(!cluster.said("m1").contains("attack"), "{}", cluster.said("m1"));
+    assert!(!cluster.printed("m1").contains("attack"), "{}", cluster.printed("m1"));
     linked
 }
 
@@ -93,12 +93,12 @@ fn coordinator_runs_a_command_with_the_same_messages() {
     let session = rogue::open(&cluster.coordinator_credentials(), None, Some(agent));
     until("a link", || rogue::is_linked(&session).then_some(()));
     until("a status", || rogue::status(&session));
-    assert!(rogue::run_on_agent(&session, instance, &command), "{}", cluster.said("m1"));
+    assert!(rogue::run_on_agent(&session, instance, &command), "{}", cluster.printed("m1"));
     until("the command to run", || path.exists().then_some(()));
 }
 
 #[test]
-fn opener_of_another_authority_gets_no_link() {
+fn foreign_opener_gets_no_link() {
     let mut cluster = Loopback::new();
     let agent = cluster.start("m1", None);
     for role in [Role::Agent, Role::Coordinator] {
@@ -108,7 +108,7 @@ fn opener_of_another_authority_gets_no_link() {
 }
 
 #[test]
-fn opener_with_an_agent_certificate_cannot_command() {
+fn agent_opener_cannot_command() {
     let mut cluster = Loopback::new();
     let agent = cluster.start("m1", None);
     let credentials = cluster.agent_credentials("m2");
@@ -116,7 +116,7 @@ fn opener_with_an_agent_certificate_cannot_command() {
 }
 
 #[test]
-fn opener_without_a_role_cannot_command() {
+fn roleless_opener_cannot_command() {
     let mut cluster = Loopback::new();
     let agent = cluster.start("m1", None);
     let credentials = roleless_credentials(&cluster, "agent.example.org");
@@ -149,7 +149,7 @@ fn attack_from_listener(
 }
 
 #[test]
-fn listener_of_another_authority_cannot_command_an_agent_that_joins_it() {
+fn foreign_listener_cannot_command_joining_agent() {
     let mut cluster = Loopback::new();
     let credentials = foreign_credentials(&cluster, Role::Coordinator);
     let (linked, received) = attack_from_listener(&mut cluster, &credentials, false);
@@ -157,7 +157,7 @@ fn listener_of_another_authority_cannot_command_an_agent_that_joins_it() {
 }
 
 #[test]
-fn listener_without_a_role_gets_nothing_from_an_agent_that_joins_it() {
+fn roleless_listener_receives_nothing_from_joining_agent() {
     let mut cluster = Loopback::new();
     let credentials = roleless_credentials(&cluster, "agent.example.org");
     let (linked, received) = attack_from_listener(&mut cluster, &credentials, true);
@@ -166,7 +166,7 @@ fn listener_without_a_role_gets_nothing_from_an_agent_that_joins_it() {
 }
 
 #[test]
-fn listener_with_an_agent_certificate_gets_heartbeats_and_cannot_command() {
+fn agent_listener_receives_heartbeats_but_cannot_command() {
     let mut cluster = Loopback::new();
     let credentials = cluster.agent_credentials("m2");
     let (linked, received) = attack_from_listener(&mut cluster, &credentials, true);

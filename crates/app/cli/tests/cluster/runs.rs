@@ -38,21 +38,21 @@ left = { kind = "router" }
 right = { kind = "router" }
 "#;
 
-in_cluster!(one_lab_on_two_machines_gives_one_report, one_lab_on_two_machines, &["2"]);
-in_cluster!(who_may_not_and_what_does_not_fit, refuse, &["2"]);
-in_cluster!(two_labs_at_once_do_not_notice_each_other, two_labs_at_once, &["2"]);
-in_cluster!(results_can_be_collected_when_the_coordinator_is_gone, collect, &["2"]);
-in_cluster!(planted_links_are_not_followed, plant_links, &["1"]);
+in_cluster!(distributed_lab_gives_one_report, run_distributed_lab, &["2"]);
+in_cluster!(rejects_unauthorised_and_oversized_labs, reject_labs, &["2"]);
+in_cluster!(concurrent_labs_are_isolated, run_concurrent_labs, &["2"]);
+in_cluster!(collects_results_after_loss_of_coordinator, collect_results, &["2"]);
+in_cluster!(does_not_follow_planted_links, plant_links, &["1"]);
 
 #[test]
-#[ignore = "runs in a cluster, started by one_lab_on_two_machines_gives_one_report"]
-fn one_lab_on_two_machines() {
+#[ignore = "runs in a cluster, started by distributed_lab_gives_one_report"]
+fn run_distributed_lab() {
     let Some(cluster) = Cluster::inside() else { return };
     cluster.bench.write("words.txt", "shipped with the lab\n");
     let before = cluster.inventory();
     let run = cluster.run(LAB, &[]);
     let record = run.record();
-    assert_eq!(record["status"], "finished", "{}", run.story());
+    assert_eq!(record["status"], "finished", "{}", run.dump());
     assert_eq!(record["cluster"]["members"].as_array().unwrap().len(), 2);
     assert!(run.stdout("ping").contains(" 0% packet loss"), "{}", run.stdout("ping"));
     assert_eq!(run.stdout("reader"), "shipped with the lab\n\n", "and no credentials");
@@ -78,26 +78,26 @@ fn flows_share_line(run: &Run) -> [f64; 2] {
     let received: u64 = flows.iter().map(|flow| count(&run.flow(flow)["received_bytes"])).sum();
     let sent = |link: &str| count(&run.link(link, "up")["sent_bytes"]);
     let line = sent("line");
-    assert!(received <= line && line <= sent("a-left") + sent("b-left"), "{}", run.story());
-    // An agent that stalls has old shares meanwhile.
+    assert!(received <= line && line <= sent("a-left") + sent("b-left"), "{}", run.dump());
+    // A stalled agent uses outdated shares.
     if run.record()["verdict"]["trusted"] == true {
-        assert!(number(&run.link("line", "up")["utilisation"]) <= 1.05, "{}", run.story());
+        assert!(number(&run.link("line", "up")["utilisation"]) <= 1.05, "{}", run.dump());
     }
     flows.map(|flow| {
-        assert!(count(&run.flow(flow)["received_bytes"]) > 0, "{}", run.story());
+        assert!(count(&run.flow(flow)["received_bytes"]) > 0, "{}", run.dump());
         number(&run.flow(flow)["goodput_bit_per_s"])
     })
 }
 
-fn said(command: &mut Command) -> (i32, String) {
+fn printed(command: &mut Command) -> (i32, String) {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     (output.status.code().unwrap(), text.into_owned())
 }
 
 #[test]
-#[ignore = "runs in a cluster, started by who_may_not_and_what_does_not_fit"]
-fn refuse() {
+#[ignore = "runs in a cluster, started by rejects_unauthorised_and_oversized_labs"]
+fn reject_labs() {
     let Some(cluster) = Cluster::inside() else { return };
     cluster.bench.write("words.txt", "x\n");
     let before = cluster.inventory();
@@ -107,26 +107,26 @@ fn refuse() {
     let authority = cluster_live::authority::Authority::generate(1).unwrap();
     let role = cluster_live::credentials::Role::Coordinator;
     authority.issue(role, "other", 1).unwrap().store(&foreign).unwrap();
-    let (code, text) = said(cluster.command(&run).arg("--credentials").arg(&foreign));
+    let (code, text) = printed(cluster.command(&run).arg("--credentials").arg(&foreign));
     assert!(code == 4 && text.contains("signed by one authority"), "{code} {text}");
-    let (code, text) = said(cluster.command(&run).args(["--cluster", "127.0.0.1:9"]));
+    let (code, text) = printed(cluster.command(&run).args(["--cluster", "127.0.0.1:9"]));
     assert!(code == 4 && text.contains("netarium agent"), "{code} {text}");
-    let (code, text) = said(cluster.command(&run).args(["--cluster", "a b"]));
+    let (code, text) = printed(cluster.command(&run).args(["--cluster", "a b"]));
     assert!(code == 2 && text.contains("HOST:PORT"), "{code} {text}");
     let huge = LAB.replace("b = {}", "b = { memory = \"900 TiB\" }");
     cluster.bench.write("huge.toml", &huge);
-    let (code, text) = said(&mut cluster.command(&["run", "huge.toml"]));
+    let (code, text) = printed(&mut cluster.command(&["run", "huge.toml"]));
     assert!(code == 2 && text.contains("memory"), "{code} {text}");
     let missing = LAB.replace("apart = ", "files = [\"none/**\"]\napart = ");
     cluster.bench.write("missing.toml", &missing);
-    let (code, text) = said(&mut cluster.command(&["run", "missing.toml"]));
+    let (code, text) = printed(&mut cluster.command(&["run", "missing.toml"]));
     assert!(code == 2 && text.contains("none/**"), "{code} {text}");
     cluster.returns_to(&before, "refusals");
 }
 
 #[test]
-#[ignore = "runs in a cluster, started by two_labs_at_once_do_not_notice_each_other"]
-fn two_labs_at_once() {
+#[ignore = "runs in a cluster, started by concurrent_labs_are_isolated"]
+fn run_concurrent_labs() {
     let Some(cluster) = Cluster::inside() else { return };
     cluster.bench.write("words.txt", "x\n");
     let before = cluster.inventory();
@@ -134,7 +134,7 @@ fn two_labs_at_once() {
     let two = cluster.start(LAB, &["--name", "two"]);
     let mut trusted = true;
     let sums = [one.finish(), two.finish()].map(|run| {
-        assert_eq!(run.record()["status"], "finished", "{}", run.story());
+        assert_eq!(run.record()["status"], "finished", "{}", run.dump());
         trusted &= run.record()["verdict"]["trusted"] == true;
         flows_share_line(&run).iter().sum()
     });
@@ -146,8 +146,8 @@ fn two_labs_at_once() {
 }
 
 #[test]
-#[ignore = "runs in a cluster, started by results_can_be_collected_when_the_coordinator_is_gone"]
-fn collect() {
+#[ignore = "runs in a cluster, started by collects_results_after_loss_of_coordinator"]
+fn collect_results() {
     let Some(cluster) = Cluster::inside() else { return };
     cluster.bench.write("words.txt", "x\n");
     let before = cluster.inventory();
@@ -158,16 +158,16 @@ fn collect() {
         let labs = agents.iter().flat_map(|agent| agent["labs"].as_array().unwrap());
         labs.map(|lab| lab["phase"].as_str().unwrap().to_owned()).collect()
     };
-    super::bench::until("both to run", || {
+    super::bench::until("both agents to run", || {
         (phases(&cluster.status()) == ["running", "running"]).then_some(())
     });
     // Waits so that the agents have results of some traffic.
     std::thread::sleep(std::time::Duration::from_secs(3));
     signal(run.pid(), "-KILL");
     drop(run.output());
-    let (code, text) = said(&mut cluster.command(&["cluster", "collect", "apart"]));
+    let (code, text) = printed(&mut cluster.command(&["cluster", "collect", "apart"]));
     assert!(code == 2 && text.contains("still runs"), "{code} {text}");
-    let (code, text) = said(&mut cluster.command(&["cluster", "collect", "none"]));
+    let (code, text) = printed(&mut cluster.command(&["cluster", "collect", "none"]));
     assert!(code == 2 && text.contains("cluster status"), "{code} {text}");
     let collect = ["cluster", "collect", "apart", "--stop", "--json"];
     let output = cluster.command(&collect).output().unwrap();
@@ -191,7 +191,7 @@ done
 
 /// Both folders are below `/tmp`, which programs of labs can change.
 #[test]
-#[ignore = "runs in a cluster, started by planted_links_are_not_followed"]
+#[ignore = "runs in a cluster, started by does_not_follow_planted_links"]
 fn plant_links() {
     let Some(cluster) = Cluster::inside() else { return };
     let outside = cluster.bench.write("outside", "kept");
@@ -204,7 +204,7 @@ fn plant_links() {
          [lab]\nname = \"planted\"\nduration = \"20 s\"\n"
     );
     let run = cluster.run(&lab, &[]);
-    assert_eq!(run.program("plant")["end"]["exit"], 0, "{}", run.story());
+    assert_eq!(run.program("plant")["end"]["exit"], 0, "{}", run.dump());
     assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
     let output = run.folder().join("programs/plant/stdout");
     assert!(fs::symlink_metadata(&output).unwrap().is_file(), "{}", output.display());

@@ -23,7 +23,7 @@ fn run(cluster: &Loopback, agent: SocketAddr, blocks: Option<u32>) -> Output {
     let limit = blocks.map_or("unlimited".to_owned(), |blocks| blocks.to_string());
     let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$@\"");
     let mut command = Command::new("sh");
-    cluster.bench.dress(&mut command);
+    cluster.bench.prepare(&mut command);
     command.args(["-c", &script, "sh", NETARIUM, "run", "lab.toml", "--no-progress"]);
     command.args(["--no-report", "--cluster", &agent.to_string(), "--credentials"]);
     command.arg(cluster.coordinator_credentials()).output().unwrap()
@@ -31,7 +31,7 @@ fn run(cluster: &Loopback, agent: SocketAddr, blocks: Option<u32>) -> Output {
 
 /// The error in how a run has ended, if there is one, given the permitted reason; and
 /// its exit code.
-fn judge(cluster: &Loopback, output: &Output, reason: &str) -> (i32, Option<String>) {
+fn check_end(cluster: &Loopback, output: &Output, reason: &str) -> (i32, Option<String>) {
     let code = output.status.code().unwrap_or(-1);
     let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     // Lines are wrapped.
@@ -86,14 +86,15 @@ fn coordinator_with_full_disk_stores_nothing_and_reports_it() {
     let agent = cluster.start("m1", None);
     let mut codes = Vec::new();
     for blocks in [0, 1, 2, 4, 8, 16, 32, 128, 512, 4096] {
-        let (code, fault) = judge(&cluster, &run(&cluster, agent, Some(blocks)), "File too large");
+        let (code, fault) =
+            check_end(&cluster, &run(&cluster, agent, Some(blocks)), "File too large");
         assert_eq!(fault, None, "{blocks} blocks");
         codes.push(code);
         // Agents retain results that could not be stored.
         for _ in 0..usize::from(code == 4) {
             let collect = ["cluster", "collect", "small", "--no-report"];
             let output = cluster.coordinator(agent, &collect).output().unwrap();
-            assert!(matches!(judge(&cluster, &output, "-"), (0 | 3, None)), "{blocks} blocks");
+            assert!(matches!(check_end(&cluster, &output, "-"), (0 | 3, None)), "{blocks} blocks");
         }
         await_idle(&cluster, agent);
     }
@@ -102,14 +103,14 @@ fn coordinator_with_full_disk_stores_nothing_and_reports_it() {
 }
 
 /// An agent whose folder is on a disk of this size.
-fn start_cramped(cluster: &Loopback, size: &str) -> (Child, SocketAddr) {
+fn start_with_small_disk(cluster: &Loopback, size: &str) -> (Child, SocketAddr) {
     let own = free_address();
     let folder = cluster.bench.path().join("small");
     std::fs::create_dir_all(&folder).unwrap();
     let script =
         format!("mount --make-rprivate /; mount -t tmpfs -o size={size} tmpfs \"$0\"; exec \"$@\"");
     let mut command = Command::new("unshare");
-    cluster.bench.dress(&mut command);
+    cluster.bench.prepare(&mut command);
     command.args(["--mount", "sh", "-ec", &script]).arg(&folder).arg(NETARIUM).arg("agent");
     command.args(["--listen", &own.to_string(), "--credentials"]);
     command.arg(cluster.agent_credentials("m1")).arg("--dir").arg(folder.join("work"));
@@ -128,7 +129,7 @@ fn agent_with_full_disk_fails_its_labs_and_stores_nothing() {
     let cluster = Loopback::new();
     let mut codes = Vec::new();
     for size in ["8k", "16k", "32k", "64k", "128k", "256k", "384k", "512k", "64m"] {
-        let (mut agent, own) = start_cramped(&cluster, size);
+        let (mut agent, own) = start_with_small_disk(&cluster, size);
         await_idle(&cluster, own);
         let work = PathBuf::from(format!("/proc/{}/root", agent.id()))
             .join(cluster.bench.path().join("small/work").strip_prefix("/").unwrap());
@@ -139,14 +140,14 @@ fn agent_with_full_disk_fails_its_labs_and_stores_nothing() {
         };
         for _ in 0..2 {
             let output = run(&cluster, own, None);
-            let (code, fault) = judge(&cluster, &output, "o space left");
+            let (code, fault) = check_end(&cluster, &output, "o space left");
             await_idle(&cluster, own);
             let left = files();
             codes.push(code);
             if fault.is_some() || !left.is_empty() {
                 let _ = agent.kill();
                 let _ = agent.wait();
-                panic!("{size}: {fault:?}, left behind: {left:?}\n{}", cluster.said("small"));
+                panic!("{size}: {fault:?}, left behind: {left:?}\n{}", cluster.printed("small"));
             }
         }
         agent.kill().unwrap();

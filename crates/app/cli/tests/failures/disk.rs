@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::bench::{Bench, NETARIUM, Run, Running, requires_labs};
-use super::cell;
+use super::cell::{self, requires_cell};
 
 fn lab(program: &str) -> String {
     format!(
@@ -27,7 +27,7 @@ fn run_on(bench: &Bench, size: &str, lab: &str) -> (Run, Value) {
     );
     let mut command: Command = cell::unshared(&script);
     command.args([NETARIUM, "run", "lab.toml", "--json", "--runs", "small"]);
-    bench.dress(&mut command);
+    bench.prepare(&mut command);
     let run = Running::spawn(&mut command).finish();
     (run, record(&bench.path().join("kept")))
 }
@@ -37,15 +37,12 @@ fn record(folder: &Path) -> Value {
 }
 
 #[test]
-fn program_that_fills_the_disk_fails_the_run_with_that_reason() {
-    let test = "program_that_fills_the_disk_fails_the_run_with_that_reason";
-    if !cell::possible(test) {
-        return;
-    }
+fn full_disk_fails_run_with_reason() {
+    requires_cell!();
     for program in ["run = \"cat /dev/zero\"", "run = \"cat /dev/zero > small/file; sleep 60\""] {
         let bench = Bench::new();
         let (run, record) = run_on(&bench, "3m", &lab(program));
-        assert_eq!(run.code, Some(4), "{program}: {}", run.story());
+        assert_eq!(run.code, Some(4), "{program}: {}", run.dump());
         assert_eq!(record["status"], "failed", "{program}: {record:#}");
         assert_eq!(record["exit_code"], 4, "{program}: {record:#}");
         assert_eq!(record["failure"]["kind"], "disk_full", "{program}: {record:#}");
@@ -60,7 +57,7 @@ fn output_beyond_the_limit_is_discarded_and_reported() {
     let program =
         "run = \"head -c 300000 /dev/zero; head -c 10 /dev/zero >&2\"\noutput = \"100 kB\"";
     let run = bench.run(&lab(program));
-    assert!(matches!(run.code, Some(0 | 3)), "{}", run.story());
+    assert!(matches!(run.code, Some(0 | 3)), "{}", run.dump());
     let record = run.record();
     assert_eq!(record["programs"][0]["discarded_output_bytes"], 200_010, "{record:#}");
     let warnings = record["warnings"].to_string();

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 use super::bench::{Bench, NETARIUM, installed, skip};
 
+const TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Type of the failing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -68,17 +70,11 @@ impl Injector {
         self.dir.path().join(name)
     }
 
-    /// Runs the binary with one failure, for at most `limit`.
-    pub(crate) fn run(
-        &self,
-        bench: &Bench,
-        (target, n): (Target, u64),
-        args: &[&str],
-        limit: Duration,
-    ) -> Injected {
+    /// Runs the binary with one failure, for at most [`TIMEOUT`].
+    pub(crate) fn run(&self, bench: &Bench, (target, n): (Target, u64), args: &[&str]) -> Injected {
         let counted = self.path("count");
         fs::write(&counted, 0_u64.to_ne_bytes()).unwrap();
-        let seconds = limit.as_secs().to_string();
+        let seconds = TIMEOUT.as_secs().to_string();
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", &seconds]);
         let class = match target {
@@ -95,7 +91,7 @@ impl Injector {
             command.arg(format!("NETARIUM_FAIL_COUNT={}", counted.display()));
         }
         command.arg(NETARIUM).args(args);
-        bench.dress(&mut command);
+        bench.prepare(&mut command);
         let output = command.stdout(Stdio::null()).output().unwrap();
         let bytes = fs::read(&counted).unwrap();
         let count = match target {

@@ -58,11 +58,11 @@ fn reports_program_killed_by_oom() {
     let mut command = Command::new("sh");
     let join = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.0.display());
     command.args(["-c", &join, "sh", NETARIUM, "run", "lab.toml", "--json", "--no-progress"]);
-    bench.dress(&mut command);
+    bench.prepare(&mut command);
     let run = Running::spawn(&mut command).finish();
-    assert_eq!(run.code, Some(5), "{}", run.story());
-    assert_eq!(run.record()["programs"][0]["end"], "out_of_memory", "{}", run.story());
-    assert!(run.record()["warnings"].to_string().contains("OOM killer"), "{}", run.story());
+    assert_eq!(run.code, Some(5), "{}", run.dump());
+    assert_eq!(run.record()["programs"][0]["end"], "out_of_memory", "{}", run.dump());
+    assert!(run.record()["warnings"].to_string().contains("OOM killer"), "{}", run.dump());
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! The n-th write, system call or allocation fails.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -24,12 +23,12 @@ link = [{ ends = ["a", "b"], rate = "10 Mbit/s" }]
 program = [{ name = "p", node = "a", run = "echo hello; ping -c 1 b" }]
 "#;
 
-const CODES: [i32; 8] = [0, 1, 2, 3, 4, 5, 70, 130];
+const EXIT_CODES: [i32; 8] = [0, 1, 2, 3, 4, 5, 70, 130];
 
 /// Messages with which Rust's standard library and glibc abort a process: a thread cannot start, or
 /// a thread-local variable has no memory to register its destructor. The 48 bytes are the handle of
 /// a thread, which the library allocates past the allocator of the program.
-const ABORTS: [&str; 3] = [
+const ABORT_MESSAGES: [&str; 3] = [
     "failed to allocate an alternative stack",
     "failed to register TLS destructor",
     "memory allocation of 48 bytes failed",
@@ -38,8 +37,8 @@ const ABORTS: [&str; 3] = [
 /// The error in how a command with one failure ended, if there is one.
 fn fault(bench: &Bench, ended: &Injected, tables: &[&str]) -> Option<String> {
     let Some(code) = ended.code else { return Some("it hung".to_owned()) };
-    let aborted = ABORTS.iter().any(|message| ended.stderr.contains(message));
-    if !aborted && !CODES.contains(&code) {
+    let aborted = ABORT_MESSAGES.iter().any(|message| ended.stderr.contains(message));
+    if !aborted && !EXIT_CODES.contains(&code) {
         return Some(format!("exit code {code}"));
     }
     let folders: Vec<_> = fs::read_dir(bench.path().join("runs"))
@@ -78,14 +77,14 @@ fn fault(bench: &Bench, ended: &Injected, tables: &[&str]) -> Option<String> {
 
 /// Runs a lab with a failure at every `stride`-th call, or at each call if there are at most
 /// `places`.
-fn every(test: &str, target: Target, verb: &str, lab: &str, places: u64, limit: Duration) {
+fn fail_each(test: &str, target: Target, subcommand: &str, lab: &str, places: u64) {
     let Some(injector) = Injector::new(test) else { return };
     let tables = ["links.parquet", "flows.parquet"];
     let run = |n| {
         let bench = Bench::new();
         bench.write("lab.toml", lab);
-        let args = [verb, "lab.toml", "--no-progress", "--no-report"];
-        let ended = injector.run(&bench, (target, n), &args, limit);
+        let args = [subcommand, "lab.toml", "--no-progress", "--no-report"];
+        let ended = injector.run(&bench, (target, n), &args);
         let fault = fault(&bench, &ended, &tables);
         (ended, fault)
     };
@@ -111,24 +110,22 @@ fn every(test: &str, target: Target, verb: &str, lab: &str, places: u64, limit: 
     );
 }
 
-const SHORT: Duration = Duration::from_secs(60);
-
 #[test]
 fn virtual_run_has_a_final_status_after_any_failed_write() {
     let test = "virtual_run_has_a_final_status_after_any_failed_write";
-    every(test, Target::Write, "sim", SIMULATED, u64::MAX, SHORT);
+    fail_each(test, Target::Write, "sim", SIMULATED, u64::MAX);
 }
 
 #[test]
 fn virtual_run_has_a_final_status_after_any_failed_system_call() {
     let test = "virtual_run_has_a_final_status_after_any_failed_system_call";
-    every(test, Target::Call, "sim", SIMULATED, repetitions(150, usize::MAX) as u64, SHORT);
+    fail_each(test, Target::Call, "sim", SIMULATED, repetitions(150, usize::MAX) as u64);
 }
 
 #[test]
 fn virtual_run_has_a_final_status_after_any_failed_allocation() {
     let test = "virtual_run_has_a_final_status_after_any_failed_allocation";
-    every(test, Target::Allocation, "sim", SIMULATED, repetitions(150, usize::MAX) as u64, SHORT);
+    fail_each(test, Target::Allocation, "sim", SIMULATED, repetitions(150, usize::MAX) as u64);
 }
 
 #[test]
@@ -136,6 +133,6 @@ fn real_run_has_a_final_status_after_any_failure() {
     let test = "real_run_has_a_final_status_after_any_failure";
     requires_labs!();
     for target in [Target::Write, Target::Call, Target::Allocation] {
-        every(test, target, "run", REAL, repetitions(12, 200) as u64, SHORT);
+        fail_each(test, target, "run", REAL, repetitions(12, 200) as u64);
     }
 }

@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 use super::bench::{Bench, NETARIUM, entries, installed, network_namespaces, skip};
 
 /// Environment variable that is set inside a cell.
-const INSIDE: &str = "NETARIUM_CELL";
+const CELL_VARIABLE: &str = "NETARIUM_CELL";
 
 /// Labs in a cell need three network namespaces at a time; the kernel frees them a little later.
-const NETWORK_NAMESPACES: u32 = 40;
+const MAX_NETWORK_NAMESPACES: u32 = 40;
 
-/// Whether this process runs inside a cell.
 pub(crate) fn is_inside() -> bool {
-    std::env::var_os(INSIDE).is_some()
+    std::env::var_os(CELL_VARIABLE).is_some()
 }
 
 /// A command in new namespaces, as their root.
@@ -44,6 +43,17 @@ pub(crate) fn possible(test: &str) -> bool {
         || skip(test, &format!("no namespaces: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
+/// Leaves the test, with a message, unless such a command works.
+macro_rules! requires_cell {
+    () => {{
+        fn test() {}
+        if !super::cell::possible(super::bench::caller(&test)) {
+            return;
+        }
+    }};
+}
+pub(crate) use requires_cell;
+
 /// Runs the ignored test `inner` of this program in a cell.
 pub(crate) fn run(test: &str, inner: &str) {
     if !possible(test) {
@@ -57,18 +67,18 @@ pub(crate) fn run(test: &str, inner: &str) {
          mount --bind \"$dir\" /mnt
          mount -t tmpfs tmpfs /tmp
          case $dir in /tmp/*) mkdir -p \"$dir\"; mount --bind /mnt \"$dir\" ;; esac
-         echo {NETWORK_NAMESPACES} > /proc/sys/user/max_net_namespaces
+         echo {MAX_NETWORK_NAMESPACES} > /proc/sys/user/max_net_namespaces
          \"$@\" || exit $?"
     );
     let output = unshared(&script)
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", inner, "--ignored", "--nocapture", "--test-threads", "1"])
-        .env(INSIDE, "1")
+        .env(CELL_VARIABLE, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "no test {inner}: {said}");
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("1 passed"), "no test {inner}: {printed}");
 }
 
 /// Possible remains in a cell.
@@ -106,8 +116,7 @@ impl Inventory {
         taken
     }
 
-    /// Waits until the inventory is as before: a lab whose command was killed ends on its own, but
-    /// not at once.
+    /// Waits until the inventory is as before: a lab whose command was killed ends a little later.
     #[track_caller]
     pub(crate) fn returns(&self, bench: &Bench, after: &str) {
         let start = Instant::now();

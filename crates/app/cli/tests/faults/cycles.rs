@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::bench::{Bench, Running, repetitions, until};
+use super::bench::{Bench, Running, processes, repetitions, until};
 use super::cell::{self, Inventory};
 
 const LAB: &str = r#"
@@ -31,7 +31,7 @@ grace = "100 ms"
 const SHORT: &str = "[[program]]\nnode = \"a\"\nrun = \"true\"\n";
 
 /// From 0 to 799 ms: before anything exists, while it is built, while it runs.
-fn any_moment() -> Duration {
+fn random_delay() -> Duration {
     Duration::from_millis(RandomState::new().build_hasher().finish() % 800)
 }
 
@@ -54,7 +54,7 @@ fn start_and_stop() {
     let bench = Bench::new();
     let before = Inventory::take(&bench);
     for cycle in 0..repetitions(20, 200) {
-        let moment = any_moment();
+        let moment = random_delay();
         let signal = ["-INT", "-TERM", "-HUP"][cycle / 3 % 3];
         match cycle % 3 {
             0 => {
@@ -67,7 +67,7 @@ fn start_and_stop() {
                 let stop = bench.netarium(&["down", "cycle"]);
                 assert_eq!(stop.status.code(), Some(0));
                 let run = running.finish();
-                assert_eq!(run.code, Some(130), "{}", run.story());
+                assert_eq!(run.code, Some(130), "{}", run.dump());
             }
             _ => {
                 let running = bench.start(LAB, &["--stay"]);
@@ -86,7 +86,7 @@ fn start_and_stop() {
         }
         before.returns(&bench, &format!("by cycle {cycle} ({signal} after {moment:?})"));
     }
-    no_run_goes_on(&bench);
+    assert_no_run_continues(&bench);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn kill() {
     let bench = Bench::new();
     let before = Inventory::take(&bench);
     for cycle in 0..repetitions(10, 50) {
-        let moment = any_moment();
+        let moment = random_delay();
         let running = bench.start(LAB, &["--stay"]);
         let victim = match cycle % 5 {
             0 | 3 => {
@@ -113,14 +113,14 @@ fn kill() {
                 "the lab's own process"
             }
             2 => {
-                let sleepers = until("programs", || some(sleepers()));
+                let sleepers = until("programs", || non_empty(processes("71717")));
                 std::thread::sleep(moment);
                 kill_9(&sleepers);
                 running.signal("-INT");
                 "programs"
             }
             _ => {
-                kill_a_shell(&bench, moment);
+                kill_shell(&bench, moment);
                 running.signal("-INT");
                 "a shell inside"
             }
@@ -130,23 +130,14 @@ fn kill() {
         let next = bench.netarium(&["clean"]);
         assert_eq!(next.status.code(), Some(0), "{}", String::from_utf8_lossy(&next.stderr));
         // The next command reports processes that were still ending.
-        until("the processes to be gone", || sleepers().is_empty().then_some(()));
+        until("the processes to end", || processes("71717").is_empty().then_some(()));
         until("the registry to be empty", || bench.ps().is_empty().then_some(()));
         before.returns(&bench, &what);
     }
-    no_run_goes_on(&bench);
+    assert_no_run_continues(&bench);
 }
 
-fn sleepers() -> Vec<u32> {
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|item| {
-        let pid: u32 = item.ok()?.file_name().to_str()?.parse().ok()?;
-        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        String::from_utf8_lossy(&line).contains("71717").then_some(pid)
-    });
-    pids.collect()
-}
-
-fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+fn non_empty<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }
 
@@ -158,7 +149,7 @@ fn kill_9(pids: &[u32]) {
 }
 
 /// Enters the lab, and kills first the entering command, then the processes that it started.
-fn kill_a_shell(bench: &Bench, moment: Duration) {
+fn kill_shell(bench: &Bench, moment: Duration) {
     bench.wait_for("cycle");
     let mut command = bench.command(&["exec", "cycle", "a", "--", "sh", "-c", "sleep 8181; true"]);
     let shell = Running::spawn(&mut command);
@@ -170,7 +161,7 @@ fn kill_a_shell(bench: &Bench, moment: Duration) {
 }
 
 /// Run folders remain, and none has the status of a running lab.
-fn no_run_goes_on(bench: &Bench) {
+fn assert_no_run_continues(bench: &Bench) {
     let mut runs = 0;
     for folder in fs::read_dir(bench.path().join("runs")).unwrap() {
         let path = folder.unwrap().path();
@@ -182,8 +173,8 @@ fn no_run_goes_on(bench: &Bench) {
         runs += 1;
         if record["status"] == "running" {
             let report = bench.netarium(&["report", path.to_str().unwrap(), "--json"]);
-            let said = String::from_utf8_lossy(&report.stdout).into_owned();
-            assert!(!said.contains("\"status\":\"running\""), "{}: {said}", path.display());
+            let printed = String::from_utf8_lossy(&report.stdout).into_owned();
+            assert!(!printed.contains("\"status\":\"running\""), "{}: {printed}", path.display());
         }
     }
     assert!(runs > 0);

@@ -1,5 +1,5 @@
-//! Lab files and run folders from elsewhere: their text on the terminal, files of other folders,
-//! and files that never end.
+//! Untrusted lab files and run folders: their text on the terminal, links to other files, and
+//! endless files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -43,7 +43,7 @@ that = \"flow.bulk.goodput > 1 Gbit/s\"
 
 /// Fails if the output has a character that acts on a terminal; own colours are permitted.
 #[track_caller]
-fn harmless(what: &str, output: &Output, has_colors: bool) {
+fn assert_harmless(what: &str, output: &Output, has_colors: bool) {
     for bytes in [&output.stdout, &output.stderr] {
         let text = String::from_utf8(bytes.clone()).unwrap();
         let mut rest = text.as_str();
@@ -68,13 +68,13 @@ fn harmless(what: &str, output: &Output, has_colors: bool) {
 
 /// Runs a command without and with colours, and as JSON.
 #[track_caller]
-fn all_forms(bench: &Bench, args: &[&str]) {
+fn check_all_formats(bench: &Bench, args: &[&str]) {
     let what = args.join(" ");
     let plain = bench.netarium(args);
-    harmless(&what, &plain, false);
+    assert_harmless(&what, &plain, false);
     assert!(!plain.stdout.is_empty() || !plain.stderr.is_empty(), "{what}");
-    harmless(&what, &bench.netarium(&[args, &["--color", "always"]].concat()), true);
-    harmless(&what, &bench.netarium(&[args, &["--json"]].concat()), false);
+    assert_harmless(&what, &bench.netarium(&[args, &["--color", "always"]].concat()), true);
+    assert_harmless(&what, &bench.netarium(&[args, &["--json"]].concat()), false);
 }
 
 #[test]
@@ -100,16 +100,16 @@ fn text_of_lab_files_does_not_control_the_terminal() {
     for (name, lab) in labs {
         let file = format!("{name}.toml");
         bench.write(&file, &lab);
-        all_forms(&bench, &["check", &file]);
-        all_forms(&bench, &["sim", &file]);
+        check_all_formats(&bench, &["check", &file]);
+        check_all_formats(&bench, &["sim", &file]);
     }
     let file = format!("{HOSTILE}.toml");
     bench.write(&file, LAB);
-    all_forms(&bench, &["check", &file]);
-    all_forms(&bench, &["check", &format!("no-{HOSTILE}")]);
+    check_all_formats(&bench, &["check", &file]);
+    check_all_formats(&bench, &["check", &format!("no-{HOSTILE}")]);
 }
 
-/// The shell can expand `netarium check *` to names of files from elsewhere.
+/// The shell can expand `netarium check *` to names of untrusted files.
 #[test]
 fn names_that_look_like_options_do_not_control_the_terminal() {
     let bench = Bench::new();
@@ -125,12 +125,12 @@ fn names_that_look_like_options_do_not_control_the_terminal() {
             let mut command = bench.command(&[]);
             let output = command.args(&args).env("CLICOLOR_FORCE", forced).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{what:?}");
-            harmless(&what, &output, false);
+            assert_harmless(&what, &output, false);
         }
     }
 }
 
-/// Subcommands that write a file of a fixed or a given name, into a folder from elsewhere.
+/// Subcommands that write a file of a fixed or a given name, into an untrusted folder.
 #[test]
 fn written_files_replace_links() {
     let bench = Bench::new();
@@ -159,7 +159,7 @@ fn written_files_replace_links() {
 }
 
 /// Puts hostile text into every text of a record that does not decide how it is read.
-fn poison(value: &mut Value) {
+fn insert_control_characters(value: &mut Value) {
     match value {
         Value::String(text) => {
             let is_word =
@@ -168,8 +168,8 @@ fn poison(value: &mut Value) {
                 text.push_str(HOSTILE);
             }
         }
-        Value::Array(list) => list.iter_mut().for_each(poison),
-        Value::Object(map) => map.values_mut().for_each(poison),
+        Value::Array(list) => list.iter_mut().for_each(insert_control_characters),
+        Value::Object(map) => map.values_mut().for_each(insert_control_characters),
         _ => {}
     }
 }
@@ -190,7 +190,7 @@ fn text_of_run_folders_does_not_control_the_terminal() {
     let file = other.join("run.json");
     let mut record: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     record["warnings"] = serde_json::json!(["a warning"]);
-    poison(&mut record);
+    insert_control_characters(&mut record);
     fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
     fs::write(other.join("log.jsonl"), format!("{HOSTILE}\n")).unwrap();
     let (run, other) = (run.to_str().unwrap(), other.to_str().unwrap());
@@ -203,16 +203,16 @@ fn text_of_run_folders_does_not_control_the_terminal() {
         &["diff", run, other, "--metric", &format!("none{HOSTILE}")],
         &["replay", other],
     ] {
-        all_forms(&bench, args);
+        check_all_formats(&bench, args);
     }
     let report = bench.netarium(&["report", other]);
     assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
     fs::write(&file, format!("{{\"{HOSTILE}\"")).unwrap();
-    all_forms(&bench, &["report", other]);
+    check_all_formats(&bench, &["report", other]);
 }
 
 #[test]
-fn other_files_in_run_folders_are_refused() {
+fn rejects_special_files_in_run_folders() {
     let bench = Bench::new();
     let run = run_folder(&bench);
     let report = || {
@@ -257,7 +257,7 @@ fn other_files_in_run_folders_are_refused() {
 }
 
 #[test]
-fn files_that_never_end_are_refused() {
+fn rejects_endless_files() {
     let bench = Bench::new();
     let run = run_folder(&bench);
     let fifo = bench.path().join("fifo");

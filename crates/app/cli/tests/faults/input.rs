@@ -127,12 +127,12 @@ fn invalid_labs_exit_with_code_2() {
     {
         bench.write("wrong.toml", &lab);
         let output = bench.netarium(&["run", "wrong.toml"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let fits = expected.iter().all(|part| said.contains(part));
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        let fits = expected.iter().all(|part| printed.contains(part));
         // The position: the file, or the position in a text that is not valid TOML.
-        let placed = said.contains("wrong.toml:");
+        let placed = printed.contains("wrong.toml:");
         if output.status.code() != Some(2) || !fits || !placed || !output.stdout.is_empty() {
-            wrong.push(format!("{what}: {:?}, expected {expected:?}:\n{said}", output.status));
+            wrong.push(format!("{what}: {:?}, expected {expected:?}:\n{printed}", output.status));
         }
         let check = bench.netarium(&["check", "wrong.toml"]);
         assert_eq!(check.status.code(), Some(2), "check of {what}");
@@ -153,11 +153,11 @@ fn reports_all_errors_at_once() {
     );
     let output = bench.netarium(&["run", "many.toml", "--json"]);
     assert_eq!(output.status.code(), Some(2));
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let errors = said["errors"].as_array().unwrap();
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let errors = printed["errors"].as_array().unwrap();
     let lines: Vec<_> = errors.iter().map(|e| e["line"].as_u64().unwrap()).collect();
     for line in [7, 8, 9, 12, 15, 16] {
-        assert!(lines.contains(&line), "nothing about line {line}: {said:#}");
+        assert!(lines.contains(&line), "nothing about line {line}: {printed:#}");
     }
 }
 
@@ -171,8 +171,8 @@ fn rejects_files_that_are_not_labs() {
     large.set_len(4 << 30).unwrap();
     for file in ["missing.toml", "folder.toml", "binary.toml", "large.toml", "/dev/zero"] {
         let output = bench.netarium(&["run", file]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{file}: {said}");
-        assert!(said.contains(file), "{file}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{file}: {printed}");
+        assert!(printed.contains(file), "{file}: {printed}");
     }
 }

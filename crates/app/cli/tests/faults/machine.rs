@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::bench::{Bench, NETARIUM, Run, Running, requires_labs};
-use super::cell;
+use super::cell::{self, requires_cell};
 
 const LAB: &str = r#"
 lab = { name = "lacking", duration = "20 s", capture = true }
@@ -18,23 +18,20 @@ fn run_in(bench: &Bench, script: &str, args: &[&str]) -> Run {
     bench.write("lab.toml", LAB);
     let mut command = cell::unshared(&format!("{script}\n\"$@\" || exit $?"));
     command.args([NETARIUM, "run", "lab.toml", "--json"]).args(args);
-    bench.dress(&mut command);
+    bench.prepare(&mut command);
     Running::spawn(&mut command).finish()
 }
 
 #[test]
 fn full_disk_ends_the_run_and_keeps_its_results() {
-    let test = "full_disk_ends_the_run_and_keeps_its_results";
-    if !cell::possible(test) {
-        return;
-    }
+    requires_cell!();
     let bench = Bench::new();
     let script = "mkdir small; mount -t tmpfs -o size=3m tmpfs small
                   trap 'mkdir kept; cp -r small/* kept' EXIT";
     let run = run_in(&bench, script, &["--runs", "small", "--no-report"]);
-    let story = run.records[0].to_string();
-    assert_eq!(run.code, Some(4), "{story}");
-    assert!(story.to_lowercase().contains("no space left"), "{story}");
+    let dump = run.records[0].to_string();
+    assert_eq!(run.code, Some(4), "{dump}");
+    assert!(dump.to_lowercase().contains("no space left"), "{dump}");
     let kept = std::fs::read_dir(bench.path().join("kept")).unwrap().next().unwrap().unwrap();
     let record = std::fs::read_to_string(kept.path().join("run.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
@@ -52,17 +49,14 @@ fn full_disk_ends_the_run_and_keeps_its_results() {
 
 #[test]
 fn fails_before_start_on_a_full_disk() {
-    let test = "fails_before_start_on_a_full_disk";
-    if !cell::possible(test) {
-        return;
-    }
+    requires_cell!();
     let bench = Bench::new();
     let script = "mkdir small; mount -t tmpfs -o size=8k tmpfs small; head -c 8192 /dev/zero \
                   > small/filler";
     let run = run_in(&bench, script, &["--runs", "small"]);
-    let story = run.records[0].to_string();
-    assert_eq!(run.code, Some(4), "{story}");
-    assert!(story.to_lowercase().contains("no space left"), "{story}");
+    let dump = run.records[0].to_string();
+    assert_eq!(run.code, Some(4), "{dump}");
+    assert!(dump.to_lowercase().contains("no space left"), "{dump}");
 }
 
 #[test]
@@ -73,70 +67,58 @@ fn reports_unusable_run_folders() {
     bench.write("lab.toml", LAB);
     for runs in ["file", "file/below", "/proc/no"] {
         let output = bench.netarium(&["run", "lab.toml", "--runs", runs]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(4), "{runs}: {said}");
-        assert!(said.contains(runs), "{runs}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{runs}: {printed}");
+        assert!(printed.contains(runs), "{runs}: {printed}");
     }
 }
 
 #[test]
 fn uses_packet_sockets_without_tun_device() {
-    let test = "uses_packet_sockets_without_tun_device";
-    if !cell::possible(test) {
-        return;
-    }
+    requires_cell!();
     let bench = Bench::new();
     let closed = "mount -t tmpfs tmpfs /dev/net";
     let run = run_in(&bench, closed, &["--duration", "1 s"]).passed();
-    assert_eq!(run.record()["engine"]["name"], "packet", "{}", run.story());
+    assert_eq!(run.record()["engine"]["name"], "packet", "{}", run.dump());
     let run = run_in(&bench, closed, &["--engine", "tun"]);
-    let story = run.records[0].to_string();
-    assert_eq!(run.code, Some(4), "{story}");
-    assert!(story.contains("/dev/net/tun"), "{story}");
+    let dump = run.records[0].to_string();
+    assert_eq!(run.code, Some(4), "{dump}");
+    assert!(dump.contains("/dev/net/tun"), "{dump}");
 }
 
 #[test]
 fn reports_missing_namespaces() {
-    let test = "reports_missing_namespaces";
-    if !cell::possible(test) {
-        return;
-    }
+    requires_cell!();
     let bench = Bench::new();
     for kind in ["net", "mnt", "pid"] {
         let script = format!("echo 0 > /proc/sys/user/max_{kind}_namespaces");
         let run = run_in(&bench, &script, &[]);
-        let story = run.records[0].to_string();
-        assert_eq!(run.code, Some(4), "{kind}: {story}");
-        assert!(
-            story.contains("namespaces") && story.contains("max_*_namespaces"),
-            "{kind}: {story}"
-        );
+        let dump = run.records[0].to_string();
+        assert_eq!(run.code, Some(4), "{kind}: {dump}");
+        assert!(dump.contains("namespaces") && dump.contains("max_*_namespaces"), "{kind}: {dump}");
         let mut doctor = cell::unshared(&format!("{script}\n\"$@\" || exit $?"));
         doctor.args([NETARIUM, "doctor", "--quick"]);
-        bench.dress(&mut doctor);
+        bench.prepare(&mut doctor);
         let output = doctor.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(4), "{kind}: {said}");
-        assert!(said.contains("/proc/sys/user/max_*_namespaces"), "{kind}: {said}");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{kind}: {printed}");
+        assert!(printed.contains("/proc/sys/user/max_*_namespaces"), "{kind}: {printed}");
     }
     assert!(!bench.path().join("runs").exists(), "an empty run folder was left");
 }
 
 #[test]
 fn checks_the_limit_of_open_files_before_start() {
-    let test = "checks_the_limit_of_open_files_before_start";
-    if !cell::possible(test) {
-        return;
-    }
+    requires_cell!();
     let bench = Bench::new();
     bench.write("star.toml", "[[generate]]\nkind = \"star\"\nhosts = 200\n");
     let mut command = cell::unshared("ulimit -n 200\n\"$@\" || exit $?");
     command.args([NETARIUM, "run", "star.toml", "--json", "--duration", "1 s"]);
-    bench.dress(&mut command);
+    bench.prepare(&mut command);
     let run = Running::spawn(&mut command).finish();
-    let story = run.records[0].to_string();
-    assert_eq!(run.code, Some(4), "{story}");
-    assert!(story.contains("open files") && story.contains("200"), "{story}");
+    let dump = run.records[0].to_string();
+    assert_eq!(run.code, Some(4), "{dump}");
+    assert!(dump.contains("open files") && dump.contains("200"), "{dump}");
 }
 
 #[test]
@@ -150,7 +132,7 @@ fn reports_missing_congestion_control() {
         .expect("no kernel has all congestion controllers loaded");
     let bench = Bench::new();
     let run = bench.run(&LAB.replace("cubic", missing));
-    let story = run.story();
-    assert_eq!(run.code, Some(4), "{story}");
-    assert!(story.contains(missing) && story.contains("cubic"), "{story}");
+    let dump = run.dump();
+    assert_eq!(run.code, Some(4), "{dump}");
+    assert!(dump.contains(missing) && dump.contains("cubic"), "{dump}");
 }

@@ -55,7 +55,7 @@ fn failing_programs_end_the_run_with_code_5() {
         .collect();
     let mut wrong = Vec::new();
     for ((what, _, expected), run) in ROWS.iter().zip(runs) {
-        let story = run.story();
+        let dump = run.dump();
         // Some failures are detected before the lab starts; the other labs keep their results.
         let began = run.records[0]["schema"] == "netarium.run/1";
         let kept = !began || {
@@ -64,8 +64,8 @@ fn failing_programs_end_the_run_with_code_5() {
                 && record["exit_code"] == 5
                 && record["status"] != "running"
         };
-        if run.code != Some(5) || !kept || !expected.iter().all(|part| story.contains(part)) {
-            wrong.push(format!("{what}: expected {expected:?}\n{story}"));
+        if run.code != Some(5) || !kept || !expected.iter().all(|part| dump.contains(part)) {
+            wrong.push(format!("{what}: expected {expected:?}\n{dump}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n-----\n"));
@@ -88,20 +88,20 @@ fn second_interrupt_does_not_wait_for_programs() {
         running.is_over().then_some(())
     });
     let run = running.finish();
-    assert_eq!(run.code, Some(130), "{}", run.story());
-    assert_eq!(run.record()["status"], "killed", "{}", run.story());
+    assert_eq!(run.code, Some(130), "{}", run.dump());
+    assert_eq!(run.record()["status"], "killed", "{}", run.dump());
     assert!(bench.ps().is_empty());
 }
 
 #[test]
-fn a_failed_expectation_is_code_1() {
+fn failed_expectation_exits_with_code_1() {
     requires_labs!();
     let bench = Bench::new();
     let lab = lab("run = \"sleep 0.5\"")
         + "[[expect]]\nthat = \"flow.beside.goodput.mean >= 5 Mbit/s\"\n\
            [[expect]]\nthat = \"program.p.exit == 0\"\n";
     let run = bench.run(&lab);
-    assert_eq!(run.code, Some(1), "{}", run.story());
+    assert_eq!(run.code, Some(1), "{}", run.dump());
     let outcomes: Vec<_> = run.record()["expectations"].as_array().unwrap().iter().collect();
     assert_eq!(outcomes[0]["outcome"], "failed");
     assert_eq!(outcomes[1]["outcome"], "passed");

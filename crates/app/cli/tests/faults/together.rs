@@ -1,4 +1,4 @@
-//! Labs that one command runs in parallel leave no remains, however it ends.
+//! Parallel labs of one command leave no resources after any end of the command.
 
 use super::bench::{Bench, Running, until};
 use super::cell::{self, Inventory};
@@ -49,10 +49,10 @@ fn end_all() {
             running.signal(signal);
         }
         let output = running.output();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         match (signals, output.status.code()) {
             (["-KILL"], None) | (["-INT" | "-TERM"] | ["-INT", "-INT"], Some(130)) => {}
-            (_, code) => panic!("{signals:?}: {code:?} {said}"),
+            (_, code) => panic!("{signals:?}: {code:?} {printed}"),
         }
         until("the labs to end", || bench.ps().is_empty().then_some(()));
         before.returns(&bench, &format!("by {signals:?}, built: {built}"));

@@ -1,8 +1,8 @@
-//! Clients that occupy places without a proof or request, while others connect.
+//! Unauthenticated and idle clients use all slots while other clients connect.
 
 use std::fs;
 
-use super::world::{Running, TARGET, World, until};
+use super::world::{Running, TARGET, World, requires_world, until};
 
 /// Sends HELLOs with a wrong token from 50 addresses, 500 a second, on connections left open.
 const FLOOD: &str = r#"
@@ -36,22 +36,19 @@ open("idle", "w").close()
 while not os.path.exists("stop"): time.sleep(0.05)
 "#;
 
-/// Fetches the key through the proxy; returns whether it succeeded.
-fn fetches(world: &World, proxy: &str) -> bool {
-    let line = format!("curl --silent --max-time 60 {proxy} http://{TARGET}/key");
-    world.client.try_run(&line).is_some_and(|text| text.len() == 33)
-}
-
 #[test]
-fn hello_flood_keeps_no_client_with_the_key_out() {
-    let Some(world) = World::new("hello_flood_keeps_no_client_with_the_key_out") else { return };
+fn accepts_authenticated_clients_during_hello_flood() {
+    let world = requires_world!();
     let (_web, _serve) = (world.web(), world.serve(&["--max-sessions", "16"]));
     let _proxy = world.proxy(&["--socks", "127.0.0.1:1080", "--no-fallback"]);
     world.client.run("for i in $(seq 10 59); do ip a a 10.61.1.$i/24 dev c1; done");
     let mut flood = Running::python(&world.client, world.folder.path(), ("flood.py", FLOOD), &[]);
-    until("the flood goes on", || world.path("flooding").exists());
+    until("the flood begins", || world.path("flooding").exists());
     for number in 0..12 {
-        assert!(fetches(&world, "--proxy socks5://127.0.0.1:1080"), "client {number}");
+        assert!(
+            world.fetches_key(&format!("--proxy socks5://127.0.0.1:1080 http://{TARGET}")),
+            "client {number}"
+        );
     }
     assert!(flood.0.try_wait().unwrap().is_none(), "the flood has ended");
     fs::write(world.path("stop"), "").unwrap();
@@ -76,19 +73,19 @@ fn idle_clients(test: &str, prefix: &[&str]) {
     until("idle clients are connected", || world.path("idle").exists());
     for proxy in ["--proxy socks5://127.0.0.1:1080", "--proxytunnel --proxy http://127.0.0.1:3128"]
     {
-        assert!(fetches(&world, proxy), "{proxy}");
+        assert!(world.fetches_key(&format!("{proxy} http://{TARGET}")), "{proxy}");
     }
     assert_eq!(world.status("proxy")["sessions_total"], 2);
     fs::write(world.path("stop"), "").unwrap();
 }
 
 #[test]
-fn idle_clients_of_the_proxy_keep_no_client_out() {
-    idle_clients("idle_clients_of_the_proxy_keep_no_client_out", &[]);
+fn proxy_serves_clients_despite_idle_ones() {
+    idle_clients("proxy_serves_clients_despite_idle_ones", &[]);
 }
 
 #[test]
-fn idle_clients_leave_descriptors_for_others() {
+fn proxy_keeps_descriptors_despite_idle_clients() {
     let limit = ["prlimit", "--nofile=128:128"];
-    idle_clients("idle_clients_leave_descriptors_for_others", &limit);
+    idle_clients("proxy_keeps_descriptors_despite_idle_clients", &limit);
 }

@@ -24,7 +24,7 @@ fn requires_limits_for_a_public_server() {
 }
 
 #[test]
-fn wrong_options_are_named() {
+fn errors_name_invalid_option() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);

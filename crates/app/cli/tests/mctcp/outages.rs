@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::world::{NETARIUM, Running, World, until};
+use super::world::{NETARIUM, Running, World, requires_world, until};
 
 const FORWARD: [&str; 2] = ["--forward", "127.0.0.1:8080=127.0.0.1:8080"];
 
@@ -20,11 +20,6 @@ fn links(world: &World, state: &str) {
     world.client.run(&format!("ip l s c1 {state}; ip l s c2 {state}"));
 }
 
-fn fetches(world: &World, port: u16) -> bool {
-    let line = format!("curl --silent --max-time 60 http://127.0.0.1:{port}/key");
-    world.client.try_run(&line).is_some_and(|text| text.len() == 33)
-}
-
 /// The number of TCP sockets in the client's namespace is small, without those in TIME-WAIT.
 #[track_caller]
 fn assert_few_sockets(world: &World) {
@@ -35,20 +30,19 @@ fn assert_few_sockets(world: &World) {
 /// The forwarded port and the target have the same name, so that plain TCP to the target would be
 /// a connection of the proxy to itself.
 #[test]
-fn recovers_from_an_outage_and_never_connects_to_itself() {
-    let test = "recovers_from_an_outage_and_never_connects_to_itself";
-    let Some(world) = World::new(test) else { return };
+fn recovers_from_outage_without_connecting_to_itself() {
+    let world = requires_world!();
     let (_web, _serve) = (local_web(&world), world.serve(&[]));
     for plain in [&[][..], &["--allow-plain"]] {
         let _proxy = world.proxy(&[&FORWARD[..], plain].concat());
-        assert!(fetches(&world, 8080));
+        assert!(world.fetches_key("http://127.0.0.1:8080"));
         links(&world, "down");
         for _ in 0..5 {
-            assert!(!fetches(&world, 8080));
+            assert!(!world.fetches_key("http://127.0.0.1:8080"));
         }
         assert_few_sockets(&world);
         links(&world, "up");
-        until("transfers work again", || fetches(&world, 8080));
+        until("transfers work again", || world.fetches_key("http://127.0.0.1:8080"));
         let status = world.status("proxy");
         assert_eq!(status["fallbacks_total"], 0);
         assert!(status["failed_total"].as_u64() >= Some(5), "{status}");
@@ -57,7 +51,7 @@ fn recovers_from_an_outage_and_never_connects_to_itself() {
 
 #[test]
 fn errors_name_the_cause() {
-    let Some(world) = World::new("errors_name_the_cause") else { return };
+    let world = requires_world!();
     let key = world.key();
     let errors = |server: &str, key: &[&str]| {
         let words = [NETARIUM, "mctcp", "connect", "10.99.0.1:80", "--server", server];
@@ -85,9 +79,8 @@ fn errors_name_the_cause() {
 }
 
 #[test]
-fn redirected_connections_of_the_proxy_itself_end_at_once() {
-    let test = "redirected_connections_of_the_proxy_itself_end_at_once";
-    let Some(world) = World::new(test) else { return };
+fn rejects_own_redirected_connections() {
+    let world = requires_world!();
     // Rules that do not exclude the proxy: for its plain connections, then for its sessions.
     for (number, port) in [80, 8684].into_iter().enumerate() {
         let words = ["--forward", "127.0.0.1:1090=10.99.0.1:80", "--allow-plain"];
@@ -100,7 +93,7 @@ fn redirected_connections_of_the_proxy_itself_end_at_once() {
                }}
              }}'"
         ));
-        assert!(!fetches(&world, 1090));
+        assert!(!world.fetches_key("http://127.0.0.1:1090"));
         assert_few_sockets(&world);
         let refused = world.status("proxy")["refused_total"].as_u64().unwrap();
         assert!(refused > 0, "{number}");

@@ -1,14 +1,13 @@
 //! Programs whose connections netfilter redirects to the proxy.
 
-use super::world::{TARGET, World, until};
+use super::world::{TARGET, requires_world, until};
 
 const REDIRECT: [&str; 5] =
     ["--redirect", "127.0.0.1:1081", "--capture", "10.99.0.0/16", "--install"];
 
 #[test]
-fn a_redirected_download_takes_both_links_and_leaves_nothing() {
-    let test = "a_redirected_download_takes_both_links_and_leaves_nothing";
-    let Some(world) = World::new(test) else { return };
+fn redirected_download_uses_both_links_and_removes_rules() {
+    let world = requires_world!();
     let (_web, _serve) = (world.web(), world.serve(&[]));
     let rules = || world.client.run("nft list ruleset");
     let children = |pid: u32| {
@@ -43,8 +42,7 @@ fn a_redirected_download_takes_both_links_and_leaves_nothing() {
 
 #[test]
 fn rejects_a_second_table_of_the_same_name() {
-    let test = "a_second_table_of_the_same_name_is_refused";
-    let Some(world) = World::new(test) else { return };
+    let world = requires_world!();
     // A table from another source, such as one of the printed rules.
     world.client.run("nft add table inet netarium_mctcp_1081");
     let command = [&[super::world::NETARIUM, "mctcp", "proxy"], &REDIRECT[..]].concat();

@@ -23,6 +23,17 @@ pub(crate) struct World {
     pub(crate) hash: String,
 }
 
+/// The world of a test, which is left, with a message, if the host cannot create it.
+macro_rules! requires_world {
+    () => {{
+        fn test() {}
+        let name = super::bench::caller(&test);
+        let Some(world) = super::world::World::new(name) else { return };
+        world
+    }};
+}
+pub(crate) use requires_world;
+
 impl World {
     pub(crate) fn new(test: &str) -> Option<Self> {
         let client = Space::first(test, &["nft", "curl", "iperf3", "sha256sum"])?;
@@ -63,20 +74,20 @@ impl World {
     }
 
     /// Starts a proxy or server and waits until it is ready.
-    pub(crate) fn start(&self, at: &Space, verb: &str, words: &[&str]) -> Running {
-        self.start_with(at, verb, words, &[])
+    pub(crate) fn start(&self, at: &Space, subcommand: &str, words: &[&str]) -> Running {
+        self.start_with(at, subcommand, words, &[])
     }
 
     /// The same, with a preceding command that sets limits.
     pub(crate) fn start_with(
         &self,
         at: &Space,
-        verb: &str,
+        subcommand: &str,
         words: &[&str],
         prefix: &[&str],
     ) -> Running {
-        let socket = self.text(&format!("{verb}.sock"));
-        let front = [NETARIUM, "mctcp", verb, "--json", "--status", &socket];
+        let socket = self.text(&format!("{subcommand}.sock"));
+        let front = [NETARIUM, "mctcp", subcommand, "--json", "--status", &socket];
         let all = [prefix, &front, words].concat();
         Running::ready(&mut at.command(&all))
     }
@@ -109,6 +120,12 @@ impl World {
         running
     }
 
+    /// Whether the client fetches the key from this base URL, with options before it.
+    pub(crate) fn fetches_key(&self, from: &str) -> bool {
+        let line = format!("curl --silent --max-time 60 {from}/key");
+        self.client.try_run(&line).is_some_and(|text| text.len() == 33)
+    }
+
     /// Fetches the file; prints its hash.
     pub(crate) fn fetch(&self, how: &str) -> Running {
         let line = format!(
@@ -119,8 +136,8 @@ impl World {
         Running(command.stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    pub(crate) fn status(&self, verb: &str) -> Value {
-        let socket = self.text(&format!("{verb}.sock"));
+    pub(crate) fn status(&self, subcommand: &str) -> Value {
+        let socket = self.text(&format!("{subcommand}.sock"));
         json(&["mctcp", "status", "--json", &socket])["fronts"][0].clone()
     }
 

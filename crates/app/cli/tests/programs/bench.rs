@@ -13,15 +13,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The binary under test.
 pub(crate) const NETARIUM: &str = env!("CARGO_BIN_EXE_netarium");
 
 /// Maximum duration of any lab here on a busy host.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// By how much a round trip may be too short, in milliseconds: the correction for the latency of
+/// Tolerance of a too short round trip, in milliseconds: the correction for the latency of
 /// wake-ups is their median.
-pub(crate) const EARLY_MS: f64 = 0.1;
+pub(crate) const PING_TOLERANCE_MS: f64 = 0.1;
 
 /// Number of runs after which numbers that the machine distorted remain undecided.
 const MAX_ATTEMPTS: u32 = 3;
@@ -39,7 +38,7 @@ pub(crate) fn conclusive(
     for _ in 0..MAX_ATTEMPTS {
         let run = attempt();
         let Err(error) = numbers(&run) else { return };
-        assert!(!run.machine_fit(), "{test}: {error}: {}", run.story());
+        assert!(!run.machine_fit(), "{test}: {error}: {}", run.dump());
         wrong = format!("{error}; {}", run.record()["verdict"]["reasons"]);
     }
     eprintln!("INCONCLUSIVE {test}: {wrong}");
@@ -47,9 +46,10 @@ pub(crate) fn conclusive(
 
 /// The shortest round trip in the output of `ping`, in milliseconds.
 #[track_caller]
-pub(crate) fn shortest_ping(said: &str) -> f64 {
-    let shortest = said.split("rtt min/avg/max/mdev = ").nth(1).and_then(|s| s.split('/').next());
-    shortest.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{said}"))
+pub(crate) fn shortest_ping(printed: &str) -> f64 {
+    let shortest =
+        printed.split("rtt min/avg/max/mdev = ").nth(1).and_then(|s| s.split('/').next());
+    shortest.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{printed}"))
 }
 
 /// Number of repetitions, lower in the ordinary suite.
@@ -109,7 +109,6 @@ pub(crate) fn caller<T>(inner: &T) -> &'static str {
     std::any::type_name_of_val(inner).rsplit("::").nth(1).unwrap_or_default()
 }
 
-/// Whether the tests run as root.
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|facts| {
         use std::os::unix::fs::MetadataExt;
@@ -151,13 +150,13 @@ impl Bench {
     /// A command line of the binary, in this folder.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(NETARIUM);
-        self.dress(&mut command);
+        self.prepare(&mut command);
         command.args(args);
         command
     }
 
     /// Sets the folder of a command, and a defined environment.
-    pub(crate) fn dress(&self, command: &mut Command) {
+    pub(crate) fn prepare(&self, command: &mut Command) {
         // With NETARIUM_ENGINE=packet all tests use the other engine.
         let set = std::env::vars().map(|(name, _)| name);
         for name in set.filter(|n| n.starts_with("NETARIUM_") && n != "NETARIUM_ENGINE") {
@@ -169,7 +168,6 @@ impl Bench {
         command.stdin(Stdio::null()).current_dir(self.path());
     }
 
-    /// Runs the binary until it ends.
     pub(crate) fn netarium(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
@@ -179,7 +177,6 @@ impl Bench {
         self.run_with(lab, &[])
     }
 
-    /// Runs a lab with more arguments.
     pub(crate) fn run_with(&self, lab: &str, args: &[&str]) -> Run {
         Run::of(self.start(lab, args).output())
     }
@@ -193,6 +190,18 @@ impl Bench {
         let mut command = self.command(&["run", &name, "--json", "--no-progress"]);
         command.args(args);
         Running::spawn(&mut command)
+    }
+
+    /// Replays a recorded run, which must give the same trace; returns the result.
+    #[track_caller]
+    pub(crate) fn replay(&self, run: &Run) -> Value {
+        let output = self.netarium(&["replay", run.folder().to_str().unwrap(), "--json"]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let replay: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(replay["identical"], true, "{replay:#}");
+        assert_eq!(replay["wall_trace_hash"], run.record()["trace_hash"], "{replay:#}");
+        replay
     }
 
     pub(crate) fn ps(&self) -> Vec<Value> {
@@ -242,6 +251,16 @@ pub(crate) fn network_namespaces(process: &Path) -> impl Iterator<Item = PathBuf
     fs::read_link(process.join("ns/net")).into_iter().chain(held)
 }
 
+/// Processes on this host whose command line contains `marker`.
+pub(crate) fn processes(marker: &str) -> Vec<u32> {
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|item| {
+        let pid: u32 = item.ok()?.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        String::from_utf8_lossy(&line).contains(marker).then_some(pid)
+    });
+    pids.collect()
+}
+
 /// Repeats the attempt until it returns a result.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
@@ -250,7 +269,7 @@ pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T 
         if let Some(answer) = attempt() {
             return answer;
         }
-        assert!(start.elapsed() < TEST_TIMEOUT, "waited in vain for {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "timeout while waiting: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -296,7 +315,7 @@ impl Running {
                 }
                 let run = Self { child: self.child.take() }.finish();
                 let end = if is_over { "it ended" } else { "a timeout" };
-                panic!("{end} before {what}: {}", run.story());
+                panic!("{end} before {what}: {}", run.dump());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -368,9 +387,9 @@ impl Run {
     /// Checks that the run passed, except possibly for the timing of the host.
     #[track_caller]
     pub(crate) fn passed(self) -> Self {
-        assert!(matches!(self.code, Some(0 | 3)), "{}", self.story());
+        assert!(matches!(self.code, Some(0 | 3)), "{}", self.dump());
         for record in &self.records {
-            assert_eq!(record["host"]["dropped_packets"], 0, "{}", self.story());
+            assert_eq!(record["host"]["dropped_packets"], 0, "{}", self.dump());
         }
         self
     }
@@ -407,16 +426,16 @@ impl Run {
         (delay - effect(flow, value), delay)
     }
 
-    /// Information for the diagnosis of a failed run.
-    pub(crate) fn story(&self) -> String {
-        let mut story = format!("exit {:?}\n{}", self.code, self.stderr);
+    /// The record and the output of programs, for messages of failed assertions.
+    pub(crate) fn dump(&self) -> String {
+        let mut dump = format!("exit {:?}\n{}", self.code, self.stderr);
         for record in &self.records {
             if record["schema"] != "netarium.run/1" {
-                story.push_str(&record.to_string());
+                dump.push_str(&record.to_string());
                 continue;
             }
             for key in ["expectations", "programs", "flows", "links", "warnings", "verdict"] {
-                let _ = writeln!(story, "{key}: {:#}", record[key]);
+                let _ = writeln!(dump, "{key}: {:#}", record[key]);
             }
             let folder = PathBuf::from(record["folder"].as_str().unwrap_or_default());
             for program in record["programs"].as_array().into_iter().flatten() {
@@ -424,11 +443,11 @@ impl Run {
                 for stream in ["stdout", "stderr"] {
                     let path = folder.join("programs").join(name).join(stream);
                     let text = fs::read_to_string(path).unwrap_or_default();
-                    let _ = writeln!(story, "--- {name} {stream}\n{text}");
+                    let _ = writeln!(dump, "--- {name} {stream}\n{text}");
                 }
             }
         }
-        story
+        dump
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
@@ -440,7 +459,7 @@ impl Run {
     pub(crate) fn entry(&self, list: &str, name: &str) -> &Value {
         let entries = self.record()[list].as_array().unwrap();
         let entry = entries.iter().find(|entry| entry["name"] == name);
-        entry.unwrap_or_else(|| panic!("no {name} in {list}: {}", self.story()))
+        entry.unwrap_or_else(|| panic!("no {name} in {list}: {}", self.dump()))
     }
 
     #[track_caller]
@@ -457,10 +476,10 @@ impl Run {
     pub(crate) fn link(&self, name: &str, direction: &str) -> &Value {
         let links = self.record()["links"].as_array().unwrap();
         let link = links.iter().find(|l| l["name"] == name && l["direction"] == direction);
-        link.unwrap_or_else(|| panic!("no {name} {direction}: {}", self.story()))
+        link.unwrap_or_else(|| panic!("no {name} {direction}: {}", self.dump()))
     }
 
-    /// What a program wrote.
+    /// The standard output of a program.
     #[track_caller]
     pub(crate) fn stdout(&self, program: &str) -> String {
         self.stream(program, "stdout")
@@ -476,7 +495,7 @@ impl Run {
         let path = self.folder().join("programs").join(program).join(stream);
         match fs::read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) => panic!("{}: {error}\n{}", path.display(), self.story()),
+            Err(error) => panic!("{}: {error}\n{}", path.display(), self.dump()),
         }
     }
 

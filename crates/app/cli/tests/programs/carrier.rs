@@ -5,11 +5,11 @@ use super::bench::{Bench, Run, conclusive, requires_labs};
 const LAB: &str = include_str!("../field/c13-carrier/lab.toml");
 
 /// Maximum time from an event to the change of a carrier, in seconds.
-const MAX_DELAY: f64 = 0.1;
+const MAX_DELAY_S: f64 = 0.1;
 
 #[test]
-fn both_ends_lose_and_regain_their_carriers() {
-    let test = "both_ends_lose_and_regain_their_carriers";
+fn link_outage_toggles_carrier_at_both_ends() {
+    let test = "link_outage_toggles_carrier_at_both_ends";
     requires_labs!("ip", "ping");
     let bench = Bench::new();
     // The time stamps of the monitors are comparable with those of the ping.
@@ -18,15 +18,15 @@ fn both_ends_lose_and_regain_their_carriers() {
         + &format!("[[program]]\nname = \"mon-b-link\"\nnode = \"b\"\nrun = \"{monitor}\"\n");
     let attempt = || {
         let run = bench.run(&lab).passed();
-        let said = run.stdout("mon-b");
+        let printed = run.stdout("mon-b");
         let mut carriers: Vec<&str> =
-            said.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+            printed.lines().filter_map(|line| line.split(' ').nth(1)).collect();
         carriers.dedup();
-        assert_eq!(carriers, ["1", "0", "1"], "{said}");
+        assert_eq!(carriers, ["1", "0", "1"], "{printed}");
         for monitor in ["mon-a", "mon-b-link"] {
             let states = states(&run, monitor);
             let states: Vec<bool> = states.iter().map(|(_, carrier)| *carrier).collect();
-            assert_eq!(states, [false, true], "{}", run.story());
+            assert_eq!(states, [false, true], "{}", run.dump());
         }
         let ping = run.stdout("ping");
         assert!(ping.contains("time=10.") && !ping.contains(" 0% packet loss"), "{ping}");
@@ -37,13 +37,13 @@ fn both_ends_lose_and_regain_their_carriers() {
 
 /// Times and directions of the changes of a carrier since its loss, in seconds of the minute.
 fn states(run: &Run, monitor: &str) -> Vec<(f64, bool)> {
-    let said = run.stdout(monitor);
+    let printed = run.stdout(monitor);
     let state = |line: &str| {
         let stamp = line.strip_prefix('[')?.split(']').next()?;
         let seconds: f64 = stamp.rsplit(':').next()?.parse().ok()?;
         Some((seconds, !line.contains("NO-CARRIER")))
     };
-    let states = said.lines().filter_map(state);
+    let states = printed.lines().filter_map(state);
     let mut states: Vec<(f64, bool)> = states.skip_while(|(_, carrier)| *carrier).collect();
     states.dedup_by_key(|(_, carrier)| *carrier);
     states
@@ -55,7 +55,7 @@ fn changes_are_prompt(run: &Run) -> Result<(), String> {
     let apart = |from: f64, to: f64| (to - from).rem_euclid(60.0);
     let outage = apart(a[0].0, a[1].0);
     let skew = [0, 1].map(|at| apart(a[at].0, b[at].0).min(apart(b[at].0, a[at].0)));
-    if (outage - 4.0).abs() > MAX_DELAY || skew.iter().any(|skew| *skew > MAX_DELAY) {
+    if (outage - 4.0).abs() > MAX_DELAY_S || skew.iter().any(|skew| *skew > MAX_DELAY_S) {
         return Err(format!("an outage of {outage} s, {skew:?} s apart at both ends"));
     }
     Ok(())

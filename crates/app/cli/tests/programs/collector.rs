@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bgp::mrt::{Body, Records};
 
-use super::bench::{Bench, NETARIUM, enclosed, installed};
+use super::bench::{Bench, NETARIUM, requires_labs};
 
 const UPDATE: u8 = 2;
 const TYPE: usize = 18;
@@ -63,8 +63,8 @@ fn joined(archive: &Path, to: &Path) {
         .unwrap();
 }
 
-/// A number in a line of a speaker; 0 if it has none of this name.
-fn said(line: &str, name: &str) -> u64 {
+/// A number in a line of a speaker; 0 if it is absent.
+fn printed(line: &str, name: &str) -> u64 {
     let action: serde_json::Value = serde_json::from_str(line).unwrap();
     action[name].as_u64().unwrap_or_default()
 }
@@ -131,46 +131,42 @@ fn archives_received_messages(router: &str, script: &str, sessions: usize, drops
         let counts = (dumped.len(), kept.len());
         assert!(drops || counts.0 == counts.1, "{router}, {peer}: {counts:?}");
         let lines = run.stdout(&format!("speaker.{name}"));
-        let sent: u64 = lines.lines().map(|line| said(line, "bytes")).sum();
+        let sent: u64 = lines.lines().map(|line| printed(line, "bytes")).sum();
         let bytes: usize = kept.iter().map(Vec::len).sum();
         assert_eq!(bytes as u64, sent, "{router}, {peer}");
         // The speaker accepts the OPEN of a router that then rejects the session, for example
         // because it has not seen the end of the previous one. The collector has only the
         // speaker's messages, so this is a session for it.
-        let accepted = lines.lines().map(|line| said(line, "accepted")).max().unwrap_or_default();
+        let accepted =
+            lines.lines().map(|line| printed(line, "accepted")).max().unwrap_or_default();
         let plausible = sessions..=accepted as usize;
         assert!(plausible.contains(up), "{router}, {peer}: {up} of {plausible:?} sessions");
     }
     assert_eq!(ours.keys().collect::<Vec<_>>(), peers.iter().collect::<Vec<_>>());
-    let said: serde_json::Value =
+    let printed: serde_json::Value =
         serde_json::from_slice(&fs::read(out.join("collected.json")).unwrap()).unwrap();
     for nothing in ["kernel_drops", "missing_bytes", "gaps", "bad_checksums", "troubles"] {
-        assert_eq!(said[nothing], 0, "{nothing}: {}", run.story());
+        assert_eq!(printed[nothing], 0, "{nothing}: {}", run.dump());
     }
 }
 
+/// The actions of the speakers, each after its time in seconds.
+const SCRIPT: &str = "8 announce 10 withdraw 11 reset 12 announce 14 drop 15 announce 17 end";
+
 #[test]
 fn archives_sessions_of_bird_exactly() {
-    let test = "archives_sessions_of_bird_exactly";
-    if enclosed(test) && installed(test, &["bird", "python3"]) {
-        let script = "8 announce 10 withdraw 11 reset 12 announce 14 drop 15 announce 17 end";
-        archives_received_messages("bird", script, 3, false);
-    }
+    requires_labs!("bird", "python3");
+    archives_received_messages("bird", SCRIPT, 3, false);
 }
 
 #[test]
 fn archives_sessions_of_frr_exactly() {
-    let test = "archives_sessions_of_frr_exactly";
-    if enclosed(test) && installed(test, &["../lib/frr/bgpd", "python3"]) {
-        let script = "8 announce 10 withdraw 11 reset 12 announce 14 drop 15 announce 17 end";
-        archives_received_messages("frr", script, 3, true);
-    }
+    requires_labs!("../lib/frr/bgpd", "python3");
+    archives_received_messages("frr", SCRIPT, 3, true);
 }
 
 #[test]
 fn archives_sessions_of_gobgp_exactly() {
-    let test = "archives_sessions_of_gobgp_exactly";
-    if enclosed(test) && installed(test, &["gobgpd", "python3"]) {
-        archives_received_messages("gobgp", "8 announce 11 withdraw 13 announce 18 end", 1, true);
-    }
+    requires_labs!("gobgpd", "python3");
+    archives_received_messages("gobgp", "8 announce 11 withdraw 13 announce 18 end", 1, true);
 }

@@ -37,7 +37,7 @@ that = "link.l.up.throughput.max >= 5 Mbit/s between 5 s and 5500 ms"
 "#;
 
 #[test]
-fn a_change_of_rate_keeps_the_queue() {
+fn rate_change_keeps_queue() {
     requires_labs!();
     let bench = Bench::new();
     let run = bench.run(FASTER).passed();
@@ -90,18 +90,18 @@ fn reroutes_around_a_ring() {
     requires_labs!("ping", "traceroute");
     let bench = Bench::new();
     let run = bench.run(RING).passed();
-    let said = run.stdout("ping");
-    let mut ways: Vec<&str> =
-        said.lines().filter_map(|l| l.split("ttl=").nth(1)?.split(' ').next()).collect();
-    ways.dedup();
+    let printed = run.stdout("ping");
+    let mut ttls: Vec<&str> =
+        printed.lines().filter_map(|l| l.split("ttl=").nth(1)?.split(' ').next()).collect();
+    ttls.dedup();
     // Two routers on the path, then four, then two again.
-    assert_eq!(ways, ["62", "60", "62"], "{said}");
+    assert_eq!(ttls, ["62", "60", "62"], "{printed}");
     // While bob's own link is down, no reply arrives; after that they arrive again.
     let sequence = |line: &str| line.split("icmp_seq=").nth(1)?.split(' ').next()?.parse().ok();
     let answered: Vec<u32> =
-        said.lines().filter(|line| line.contains("ttl=")).filter_map(sequence).collect();
+        printed.lines().filter(|line| line.contains("ttl=")).filter_map(sequence).collect();
     let gap = answered.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-    assert!(gap > 5 && answered.len() > 30, "{said}");
+    assert!(gap > 5 && answered.len() > 30, "{printed}");
     let hops = run.stdout("trace");
     assert_eq!(hops.lines().count(), 6, "{hops}");
     let down = run.record()["events"].as_array().unwrap().len();

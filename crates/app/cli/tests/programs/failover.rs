@@ -25,7 +25,7 @@ fn without_programs(lab: &str) -> String {
 /// Runs a lab on both clocks, and checks that its expectations are met on both. `facts` do not
 /// depend on time.
 #[track_caller]
-fn agrees(test: &str, lab: &str, facts: impl Fn(&Run)) {
+fn check_on_both_clocks(test: &str, lab: &str, facts: impl Fn(&Run)) {
     if !enclosed(test) || !installed(test, &["ip", "ping"]) {
         return;
     }
@@ -33,11 +33,11 @@ fn agrees(test: &str, lab: &str, facts: impl Fn(&Run)) {
     bench.write("virtual.toml", &without_programs(lab));
     let output = bench.netarium(&["sim", "virtual.toml", "--json", "--no-report"]);
     let simulated = Run::of(output);
-    assert_eq!(simulated.code, Some(0), "{}", simulated.story());
+    assert_eq!(simulated.code, Some(0), "{}", simulated.dump());
     let attempt = || {
         let run = bench.run(lab);
         // With a wrong number the run fails; the machine may be the reason.
-        assert!(matches!(run.code, Some(0 | 1 | 3)), "{}", run.story());
+        assert!(matches!(run.code, Some(0 | 1 | 3)), "{}", run.dump());
         let warnings = run.record()["warnings"].to_string();
         assert!(!warnings.contains("kernel"), "{warnings}");
         facts(&run);
@@ -47,15 +47,15 @@ fn agrees(test: &str, lab: &str, facts: impl Fn(&Run)) {
 }
 
 #[test]
-fn hosts_with_one_link_use_the_detour_of_the_routers() {
-    agrees("hosts_with_one_link_use_the_detour_of_the_routers", PLAIN, |_| {});
+fn single_homed_hosts_use_detour_of_routers() {
+    check_on_both_clocks("single_homed_hosts_use_detour_of_routers", PLAIN, |_| {});
 }
 
 /// Parts of the output of `ip route`, which `r1` or `alice` prints before and in the outage.
 fn tables(run: &Run, program: &str, separator: &str) -> Vec<String> {
-    let said = run.stdout(program);
+    let printed = run.stdout(program);
     let mut tables: Vec<String> = Vec::new();
-    for line in said.lines() {
+    for line in printed.lines() {
         if line.starts_with(separator) {
             tables.push(String::new());
         }
@@ -68,9 +68,9 @@ fn tables(run: &Run, program: &str, separator: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_kernel_of_a_router_with_a_program_uses_the_detour() {
-    let test = "the_kernel_of_a_router_with_a_program_uses_the_detour";
-    agrees(test, ROUTER_PROGRAM, |run| {
+fn router_kernel_uses_detour() {
+    let test = "router_kernel_uses_detour";
+    check_on_both_clocks(test, ROUTER_PROGRAM, |run| {
         let tables = tables(run, "watch", "10.0.0.0/30");
         assert_eq!(tables.len(), 2, "{tables:?}");
         let bob = run.address("bob", false, 0);
@@ -80,9 +80,9 @@ fn the_kernel_of_a_router_with_a_program_uses_the_detour() {
 }
 
 #[test]
-fn a_host_with_two_links_uses_the_other_one() {
-    let test = "a_host_with_two_links_uses_the_other_one";
-    agrees(test, MULTIHOMED, |run| {
+fn multihomed_host_uses_other_link() {
+    let test = "multihomed_host_uses_other_link";
+    check_on_both_clocks(test, MULTIHOMED, |run| {
         let tables = tables(run, "routes", "default");
         let devices: Vec<_> =
             tables.iter().filter_map(|table| table.split_whitespace().nth(2)).collect();
@@ -98,17 +98,17 @@ fn over_ipv6(lab: &str) -> String {
 }
 
 #[test]
-fn ipv6_routes_change_too() {
-    agrees("ipv6_routes_change_too", &over_ipv6(ROUTER_PROGRAM), |run| {
-        let said = run.stdout("watch");
+fn ipv6_routes_use_detour() {
+    check_on_both_clocks("ipv6_routes_use_detour", &over_ipv6(ROUTER_PROGRAM), |run| {
+        let printed = run.stdout("watch");
         let bob = run.address("bob", true, 0);
-        let devices: Vec<_> = said
+        let devices: Vec<_> = printed
             .lines()
             .filter_map(|line| line.strip_prefix(&format!("{bob} dev "))?.split(' ').next())
             .collect();
-        assert_eq!(devices, ["eth1", "eth2"], "{said}");
+        assert_eq!(devices, ["eth1", "eth2"], "{printed}");
     });
-    agrees("ipv6_routes_change_too", &over_ipv6(MULTIHOMED), |_| {});
+    check_on_both_clocks("ipv6_routes_use_detour", &over_ipv6(MULTIHOMED), |_| {});
 }
 
 const NODE: &str = r#"
@@ -148,7 +148,7 @@ that = "flow.upload.loss.mean <= 1 %"
 "#;
 
 #[test]
-fn kernels_avoid_a_node_that_goes_down() {
+fn kernels_avoid_failed_node() {
     // `r2`, on the shortest path, goes down and returns. alice, bob and the routers have kernels.
     let links = [
         ("alice", "r1", "delay = \"2 ms\""),
@@ -158,12 +158,12 @@ fn kernels_avoid_a_node_that_goes_down() {
         ("r3", "bob", "delay = \"2 ms\""),
     ];
     let lab = lab("duration = \"12 s\"", &links) + NODE;
-    agrees("kernels_avoid_a_node_that_goes_down", &lab, |_| {});
+    check_on_both_clocks("kernels_avoid_failed_node", &lab, |_| {});
 }
 
 /// The route that a program sets remains, and none is added.
 #[test]
-fn routes_of_programs_are_not_changed() {
+fn keeps_routes_of_programs() {
     requires_labs!("ip");
     let lab = without_programs(MULTIHOMED)
         .replace("[lab]", "[lab]\nrouting = \"none\"")
@@ -185,8 +185,8 @@ ip route show table all | sed 's/ linkdown//'
 "#;
     let bench = Bench::new();
     let run = bench.run(&lab).passed();
-    let said = run.stdout("routes");
-    let (before, after) = said.split_once("then\n").unwrap();
-    assert!(before.contains("192.0.2.0/24 dev eth0"), "{said}");
+    let printed = run.stdout("routes");
+    let (before, after) = printed.split_once("then\n").unwrap();
+    assert!(before.contains("192.0.2.0/24 dev eth0"), "{printed}");
     assert_eq!(before, after);
 }

@@ -109,8 +109,8 @@ fn seen(bench: &Bench, run: &Run) -> (Vec<String>, Vec<String>) {
 /// The same paths are writable in labs of root and of ordinary users, and the documentation lists
 /// them. `NETARIUM_GENERATE=1` writes the list.
 #[test]
-fn the_same_files_are_writable_for_root_and_for_users() {
-    let test = "the_same_files_are_writable_for_root_and_for_users";
+fn root_and_users_can_write_same_paths() {
+    let test = "root_and_users_can_write_same_paths";
     requires_labs!("python3");
     let bench = Bench::new();
     bench.write("probe.py", PROBE);
@@ -190,7 +190,7 @@ print("proc", "shown" if any(open(p, "rb").read(1) for p in files) else "hidden"
 "#;
 
 #[test]
-fn folders_of_the_machine_cannot_be_replaced() {
+fn rejects_replacement_of_host_folders() {
     requires_labs!("python3");
     let (bench, elsewhere) = (Bench::new(), folder_elsewhere());
     bench.write("attacks.py", ATTACKS);
@@ -199,11 +199,11 @@ fn folders_of_the_machine_cannot_be_replaced() {
     fs::copy(NETARIUM, &executable).unwrap();
     let mut command = Command::new(executable);
     command.args(["run", "lab.toml", "--json"]);
-    bench.dress(&mut command);
+    bench.prepare(&mut command);
     let run = Running::spawn(&mut command).finish().passed();
     let text = run.stdout("p");
     let count = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
-    assert!(count("rename") >= 6 && count("make") >= 4 && count("call") == 8, "{}", run.story());
+    assert!(count("rename") >= 6 && count("make") >= 4 && count("call") == 8, "{}", run.dump());
     for line in text.lines() {
         let (what, result) = line.rsplit_once(' ').unwrap();
         let is_refused = match what.split(' ').next() {
@@ -218,13 +218,13 @@ fn folders_of_the_machine_cannot_be_replaced() {
 }
 
 #[test]
-fn a_program_changes_the_folders_that_its_lab_names() {
+fn program_can_write_listed_folders() {
     requires_labs!();
     let (bench, elsewhere) = (Bench::new(), folder_elsewhere());
     let file = elsewhere.path().join("file");
     let program = format!("run = \"echo text >'{}'\"", file.display());
     let failed = bench.run(&lab("", &program));
-    assert_eq!(failed.program("p")["as_expected"], false, "{}", failed.story());
+    assert_eq!(failed.program("p")["as_expected"], false, "{}", failed.dump());
     let warnings = failed.record()["warnings"].to_string();
     assert!(warnings.contains("`writable` of `[lab]`"), "{warnings}");
     assert!(!file.exists());
@@ -232,8 +232,8 @@ fn a_program_changes_the_folders_that_its_lab_names() {
     bench.run(&lab(&writable, &program)).passed();
     assert_eq!(fs::read_to_string(&file).unwrap(), "text\n");
     let lost = bench.run(&lab(", writable = [\"/no/such/folder\"]", "run = \"true\""));
-    assert_eq!(lost.code, Some(2), "{}", lost.story());
-    assert!(lost.records[0].to_string().contains("/no/such/folder"), "{}", lost.story());
+    assert_eq!(lost.code, Some(2), "{}", lost.dump());
+    assert!(lost.records[0].to_string().contains("/no/such/folder"), "{}", lost.dump());
     // A privileged program is not limited.
     fs::remove_file(&file).unwrap();
     let run = bench.run(&lab("", &format!("privileged = true, {program}"))).passed();
@@ -276,8 +276,8 @@ impl Drop for Removed {
 }
 
 #[test]
-fn sockets_of_services_cannot_be_reached() {
-    let test = "sockets_of_services_cannot_be_reached";
+fn hides_service_sockets() {
+    let test = "hides_service_sockets";
     if !is_root() || !enclosed(test) || !installed(test, &["python3", "unshare"]) {
         return;
     }
@@ -313,17 +313,16 @@ fn sockets_of_services_cannot_be_reached() {
     other.wait().unwrap();
     let run = run.passed();
     let text = run.stdout("p");
-    assert_eq!(text.lines().count(), 15, "{}", run.story());
+    assert_eq!(text.lines().count(), 15, "{}", run.dump());
     for line in text.lines() {
         let expected = if line.starts_with('@') { " ECONNREFUSED" } else { " ENOENT" };
         assert!(line.ends_with(expected), "{text}");
     }
 }
 
-/// Neither does a program reach the registry of labs, nor does an entry of it end a process that is
-/// no lab.
+/// Programs cannot write the registry of labs, and forged entries do not end other processes.
 #[test]
-fn forged_entries_of_labs_end_no_process() {
+fn ignores_forged_registry_entries() {
     requires_labs!();
     let bench = Bench::new();
     let mut victim = Command::new("sleep").arg("600").spawn().unwrap();

@@ -80,7 +80,7 @@ that = "link.core.up.utilisation.max <= 101 % between 200 ms and 1 s"
 "#;
 
 #[test]
-fn flows_of_every_kind_arrive() {
+fn delivers_flows_of_every_kind() {
     requires_labs!();
     let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let controls = fs::read_to_string(file).unwrap();
@@ -113,7 +113,7 @@ fn flows_of_every_kind_arrive() {
     assert_eq!(paced["sent_datagrams"], 500, "{paced:#}");
     assert_eq!(paced["lost_datagrams"], 0, "{paced:#}");
     assert_eq!(paced["received_bytes"], 250_000, "{paced:#}");
-    assert_eq!(run.flow("paced6")["lost_datagrams"], 0, "{}", run.story());
+    assert_eq!(run.flow("paced6")["lost_datagrams"], 0, "{}", run.dump());
     let rpc = run.flow("rpc");
     assert_eq!(rpc["responses"], 50, "{rpc:#}");
     assert_eq!(rpc["received_bytes"], 100_000, "{rpc:#}");
@@ -151,6 +151,6 @@ fn host_between_two_links_reaches_both_sides() {
     let bench = Bench::new();
     let run = bench.run(lab).passed();
     for flow in ["middle-left", "middle-right", "left-middle", "right-middle"] {
-        assert_eq!(run.flow(flow)["received_bytes"], 100_000, "{}", run.story());
+        assert_eq!(run.flow(flow)["received_bytes"], 100_000, "{}", run.dump());
     }
 }

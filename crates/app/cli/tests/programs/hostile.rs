@@ -149,7 +149,7 @@ fn confines_programs_and_commands() {
         std::fs::remove_file(socket).unwrap();
         assert_eq!(found["service"], "ENOENT");
     }
-    assert_eq!(run.record()["warnings"].as_array().unwrap().len(), 0, "{}", run.story());
+    assert_eq!(run.record()["warnings"].as_array().unwrap().len(), 0, "{}", run.dump());
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn names_privileged_programs() {
 
 /// Links that a program makes in its run folder are not followed when the run ends.
 #[test]
-fn links_in_the_run_folder_are_not_followed() {
+fn does_not_follow_links_in_run_folder() {
     requires_labs!();
     let bench = Bench::new();
     let outside = bench.write("outside", "kept");
@@ -206,13 +206,13 @@ fn links_in_the_run_folder_are_not_followed() {
     let program = format!("name = \"plant\", env = {{ OUTSIDE = \"{}\" }}", outside.display());
     let lab = LAB.replace("python3 attempts.py", "sh plant.sh");
     let run = bench.run(&lab.replace("name = \"attempts\"", &program)).passed();
-    assert_eq!(run.program("plant")["end"]["exit"], 0, "{}", run.story());
+    assert_eq!(run.program("plant")["end"]["exit"], 0, "{}", run.dump());
     assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
     let folder = run.folder();
     for name in ["run.json", "report.html"] {
         assert!(fs::symlink_metadata(folder.join(name)).unwrap().is_file(), "{name}");
     }
-    // A link in a folder from elsewhere is an error.
+    // A link in an untrusted folder is an error.
     fs::remove_file(folder.join("lab.toml")).unwrap();
     symlink(&outside, folder.join("lab.toml")).unwrap();
     let output = bench.netarium(&["report", folder.to_str().unwrap()]);
@@ -223,7 +223,7 @@ fn links_in_the_run_folder_are_not_followed() {
 
 /// The summary of repeated runs is beside their run folders, where programs can write.
 #[test]
-fn links_beside_run_folders_are_not_followed() {
+fn does_not_follow_links_beside_run_folders() {
     requires_labs!();
     let bench = Bench::new();
     let outside = bench.write("outside", "kept");

@@ -1,11 +1,10 @@
 //! Several labs of one command are independent of each other.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use serde_json::Value;
 
-use super::bench::{Bench, Run, Running, count, requires_labs, until};
+use super::bench::{Bench, Run, Running, count, requires_labs, signal, until};
 
 /// All labs with this text have the same name and addresses.
 const NETWORK: &str = r#"
@@ -37,7 +36,7 @@ fn bench() -> Bench {
     bench
 }
 
-fn at_once(bench: &Bench, labs: &[&str]) -> Running {
+fn start_in_parallel(bench: &Bench, labs: &[&str]) -> Running {
     let mut args = vec!["run", "--json", "--no-progress"];
     args.extend(labs);
     Running::spawn(&mut bench.command(&args))
@@ -55,21 +54,21 @@ fn folders(run: &Run) -> BTreeSet<&str> {
 fn failing_lab_does_not_affect_a_copy() {
     requires_labs!();
     let bench = bench();
-    let run = at_once(&bench, &["busy.toml", "failing.toml"]).finish();
-    assert_eq!(run.code, Some(5), "the gravest decides: {}", run.story());
-    assert_eq!(folders(&run).len(), 2, "{}", run.story());
-    let [mut busy, mut failing] = records(&run)[..] else { panic!("{}", run.story()) };
+    let run = start_in_parallel(&bench, &["busy.toml", "failing.toml"]).finish();
+    assert_eq!(run.code, Some(5), "the most severe exit code is returned: {}", run.dump());
+    assert_eq!(folders(&run).len(), 2, "{}", run.dump());
+    let [mut busy, mut failing] = records(&run)[..] else { panic!("{}", run.dump()) };
     if busy["flows"].as_array().is_some_and(Vec::is_empty) {
         (busy, failing) = (failing, busy);
     }
     assert_eq!(failing["exit_code"], 5);
     assert_eq!(failing["programs"][0]["last_stderr"][0], "alas");
-    assert!(matches!(busy["exit_code"].as_u64(), Some(0 | 3)), "{}", run.story());
+    assert!(matches!(busy["exit_code"].as_u64(), Some(0 | 3)), "{}", run.dump());
     assert_eq!(busy["status"], "finished");
     assert_eq!(count(&busy["flows"][0]["received_bytes"]), 500_000);
     for record in [busy, failing] {
         // They start together, so each one counts the other.
-        assert_eq!(record["load"]["other_labs"], 1, "{}", run.story());
+        assert_eq!(record["load"]["other_labs"], 1, "{}", run.dump());
     }
 }
 
@@ -94,22 +93,22 @@ fn copies_have_separate_rows_names_and_folders() {
         let record: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&record["seed"], &record["status"]), (&9.into(), &"finished".into()));
         assert!(folder.join("report.html").is_file());
-        // Run alone, the result is the same.
+        // The repeat command runs one copy.
         assert_eq!(record["repeat"], "netarium run busy.toml --seed 9");
     }
 }
 
 #[test]
-fn kill_and_signal_end_only_their_labs() {
+fn killing_one_lab_does_not_stop_others() {
     requires_labs!("pgrep");
     let bench = bench();
-    let running = at_once(&bench, &["idle.toml", "--copies", "3"]);
+    let running = start_in_parallel(&bench, &["idle.toml", "--copies", "3"]);
     let listed = until("three labs", || Some(bench.ps()).filter(|labs| labs.len() == 3));
     let names: BTreeSet<&str> = listed.iter().filter_map(|lab| lab["name"].as_str()).collect();
     assert_eq!(names, BTreeSet::from(["twin", "twin-2", "twin-3"]));
     let pids = |field: &str| listed.iter().map(|lab| count(&lab[field])).collect::<BTreeSet<_>>();
     assert_eq!((pids("pid").len(), pids("init_pid").len()), (3, 3), "{listed:?}");
-    until("all to have begun", || {
+    until("all programs to start", || {
         let begun = |lab: &Value| {
             let output = bench.exec(lab["name"].as_str().unwrap(), "b", &["pgrep", "sleep"]);
             !output.stdout.is_empty()
@@ -118,22 +117,21 @@ fn kill_and_signal_end_only_their_labs() {
     });
     // Kills the lab process of one lab and the command of another.
     for (lab, field) in [(&listed[0], "init_pid"), (&listed[1], "pid")] {
-        let pid = count(&lab[field]).to_string();
-        assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+        signal(count(&lab[field]) as u32, "-KILL");
     }
-    until("one to be left", || (bench.ps().len() == 1).then_some(()));
+    until("two labs to end", || (bench.ps().len() == 1).then_some(()));
     let left = &bench.ps()[0];
     assert_eq!(left["id"], listed[2]["id"], "the killed labs do not stop others");
     running.signal("-INT");
     let run = running.finish();
-    assert_eq!(run.code, Some(130), "{}", run.story());
+    assert_eq!(run.code, Some(130), "{}", run.dump());
     let of = |record: &Value| format!("{} {}", record["status"], record["exit_code"]);
     let ends: BTreeSet<String> = records(&run).into_iter().map(of).collect();
-    assert!(ends.contains("\"interrupted\" 130"), "{ends:?}: {}", run.story());
-    assert!(ends.contains("\"killed\" 130"), "{ends:?}: {}", run.story());
+    assert!(ends.contains("\"interrupted\" 130"), "{ends:?}: {}", run.dump());
+    assert!(ends.contains("\"killed\" 130"), "{ends:?}: {}", run.dump());
     let errors: Vec<&Value> =
         run.records.iter().filter(|value| value["schema"] == "netarium.error/1").collect();
-    assert_eq!(errors.len(), 1, "{}", run.story());
+    assert_eq!(errors.len(), 1, "{}", run.dump());
     assert_eq!(errors[0]["message"], "was killed by signal 9; the other labs continue");
     assert!(bench.ps().is_empty());
 }
@@ -148,7 +146,7 @@ fn starts_no_lab_if_one_file_is_invalid() {
 }
 
 #[test]
-fn repeated_runs_are_a_set() {
+fn stores_repeated_runs_as_set() {
     requires_labs!();
     let bench = bench();
     let args = ["run", "busy.toml", "--repeat", "2", "--duration", "1 s", "--json"];

@@ -1,8 +1,8 @@
-//! Management of running labs: several at once, `ps`, `exec`, `down`, `clean`; sweeps.
+//! Management of parallel labs: `ps`, `exec`, `down`, `clean`; sweeps.
 
 use std::fs;
 
-use super::bench::{Bench, EARLY_MS, requires_labs, shortest_ping, until};
+use super::bench::{Bench, PING_TOLERANCE_MS, requires_labs, shortest_ping, until};
 
 /// Both labs have these names and addresses.
 fn twin(message: &str) -> String {
@@ -22,7 +22,7 @@ fn twin(message: &str) -> String {
 }
 
 #[test]
-fn two_labs_of_the_same_name_and_addresses() {
+fn separates_labs_with_equal_names_and_addresses() {
     requires_labs!("ping", "nc");
     let bench = Bench::new();
     let first = bench.start(&twin("one"), &["--stay"]);
@@ -35,12 +35,12 @@ fn two_labs_of_the_same_name_and_addresses() {
     let id = listed["id"].as_str().unwrap();
 
     for (lab, answer) in [("twin", "one"), ("twin-2", "two"), (id, "two")] {
-        let said = until("an answer", || {
+        let printed = until("an answer", || {
             let output = bench.exec(lab, "alice", &["nc", "-d", "-w", "5", "bob", "80"]);
-            let said = String::from_utf8(output.stdout).unwrap();
-            (!said.is_empty()).then_some(said)
+            let printed = String::from_utf8(output.stdout).unwrap();
+            (!printed.is_empty()).then_some(printed)
         });
-        assert_eq!(said.trim(), answer);
+        assert_eq!(printed.trim(), answer);
     }
     let ping = bench.exec("twin", "alice", &["ping", "-n", "-c", "1", "10.9.0.2"]);
     assert_eq!(ping.status.code(), Some(0), "{}", String::from_utf8_lossy(&ping.stdout));
@@ -60,7 +60,7 @@ fn two_labs_of_the_same_name_and_addresses() {
     let stop = bench.netarium(&["down", "twin"]);
     assert_eq!(stop.status.code(), Some(0), "{}", String::from_utf8_lossy(&stop.stderr));
     let first = first.finish();
-    assert_eq!(first.code, Some(130), "{}", first.story());
+    assert_eq!(first.code, Some(130), "{}", first.dump());
     assert_eq!(first.record()["status"], "interrupted");
     assert!(first.folder().join("report.html").is_file());
     let left: Vec<_> = bench.ps().iter().map(|l| l["name"].clone()).collect();
@@ -71,12 +71,12 @@ fn two_labs_of_the_same_name_and_addresses() {
     let stop = bench.netarium(&["down", "--all"]);
     assert_eq!(stop.status.code(), Some(0), "{}", String::from_utf8_lossy(&stop.stderr));
     let second = second.finish();
-    assert_eq!(second.code, Some(130), "{}", second.story());
+    assert_eq!(second.code, Some(130), "{}", second.dump());
     assert_eq!(bench.ps().len(), 0);
 }
 
 #[test]
-fn many_labs_start_together() {
+fn starts_eight_labs_in_parallel() {
     requires_labs!("ping");
     let lab = r#"
         lab = { name = "swarm", duration = "90 s" }
@@ -99,13 +99,13 @@ fn many_labs_start_together() {
     assert_eq!(bench.netarium(&["down", "--all"]).status.code(), Some(0));
     for run in running {
         let run = run.finish();
-        assert_eq!(run.code, Some(130), "{}", run.story());
+        assert_eq!(run.code, Some(130), "{}", run.dump());
     }
     assert!(bench.ps().is_empty());
 }
 
 #[test]
-fn a_sweep_runs_once_for_each_value() {
+fn sweep_runs_each_combination_once() {
     requires_labs!("ping");
     let lab = r#"
         lab = { name = "sweep", duration = "20 s" }
@@ -126,13 +126,16 @@ fn a_sweep_runs_once_for_each_value() {
         };
         let (delay, mtu) = (value("link.l.delay"), value("link.l.mtu"));
         let folder = record["folder"].as_str().unwrap();
-        let said = fs::read_to_string(format!("{folder}/programs/ping/stdout")).unwrap();
-        assert_eq!(said.contains(" 2 received"), mtu == "1500 B", "{said}");
+        let printed = fs::read_to_string(format!("{folder}/programs/ping/stdout")).unwrap();
+        assert_eq!(printed.contains(" 2 received"), mtu == "1500 B", "{printed}");
         if mtu == "1500 B" {
-            let (least, most) = if delay == "5 ms" { (10.0, 60.0) } else { (80.0, 300.0) };
+            let (min, max) = if delay == "5 ms" { (10.0, 60.0) } else { (80.0, 300.0) };
             // On a busy host both packets may be late.
-            let most = if record["verdict"]["trusted"] == true { most } else { f64::INFINITY };
-            assert!((least - EARLY_MS..most).contains(&shortest_ping(&said)), "{delay}: {said}");
+            let max = if record["verdict"]["trusted"] == true { max } else { f64::INFINITY };
+            assert!(
+                (min - PING_TOLERANCE_MS..max).contains(&shortest_ping(&printed)),
+                "{delay}: {printed}"
+            );
         }
         let repeat = record["repeat"].as_str().unwrap();
         assert!(repeat.contains("--set 'link.l.delay="), "{repeat}");

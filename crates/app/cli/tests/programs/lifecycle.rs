@@ -1,18 +1,6 @@
 //! Programs that start, end, fork, and are stopped.
 
-use std::fs;
-
-use super::bench::{Bench, requires_labs, until};
-
-/// Processes on this host whose command line contains `marker`.
-pub(super) fn processes(marker: &str) -> Vec<u32> {
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|item| {
-        let pid: u32 = item.ok()?.file_name().to_str()?.parse().ok()?;
-        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        String::from_utf8_lossy(&line).contains(marker).then_some(pid)
-    });
-    pids.collect()
-}
+use super::bench::{Bench, processes, requires_labs, until};
 
 #[test]
 fn stopping_a_program_stops_its_descendants() {
@@ -36,14 +24,14 @@ fn stopping_a_program_stops_its_descendants() {
     );
     let run = bench.start(&lab, &[]);
     let sleepers = format!("sleep\0{marker}");
-    until("the family to be complete", || (processes(&sleepers).len() >= 4).then_some(()));
-    until("the family to be gone", || processes(&marker).is_empty().then_some(()));
+    until("all of its processes to start", || (processes(&sleepers).len() >= 4).then_some(()));
+    until("all of its processes to end", || processes(&marker).is_empty().then_some(()));
     let labs = bench.ps();
-    assert_eq!(labs.len(), 1, "the lab itself goes on");
+    assert_eq!(labs.len(), 1, "the lab itself continues");
     run.signal("-INT");
     let run = run.finish();
-    assert_eq!(run.code, Some(130), "{}", run.story());
-    assert_eq!(run.program("family")["end"], "stopped", "{}", run.story());
+    assert_eq!(run.code, Some(130), "{}", run.dump());
+    assert_eq!(run.program("family")["end"], "stopped", "{}", run.dump());
     assert_eq!(run.record()["status"], "interrupted");
     assert!(processes(&marker).is_empty());
 }
@@ -54,25 +42,25 @@ fn programs_and_nodes_stop_and_start_again() {
     let bench = Bench::new();
     bench.write("below/place", "there\n");
     let run = bench.run(LIFE).passed();
-    assert_eq!(run.stdout("killed").lines().count(), 2, "{}", run.story());
+    assert_eq!(run.stdout("killed").lines().count(), 2, "{}", run.dump());
     assert_eq!(
         run.stdout("stopped").lines().collect::<Vec<_>>(),
         ["up", "asked to go", "up", "asked to go"]
     );
-    assert_eq!(run.stdout("on-b").lines().count(), 2, "{}", run.story());
+    assert_eq!(run.stdout("on-b").lines().count(), 2, "{}", run.dump());
     let flaky = run.program("flaky");
     assert_eq!(flaky["restarts"], 2, "{flaky}");
     assert_eq!(flaky["end"]["exit"], 0, "{flaky}");
     assert_eq!(run.stdout("flaky"), "1\n2\n3\n");
     assert_eq!(run.stdout("where").trim(), "blue there");
-    let said = run.stdout("ping");
-    let answered: Vec<u32> = said
+    let printed = run.stdout("ping");
+    let answered: Vec<u32> = printed
         .lines()
         .filter_map(|l| l.split("icmp_seq=").nth(1)?.split(' ').next()?.parse().ok())
         .collect();
     // Down from 4 s to 7 s: no replies then, but before and after.
     let gap = answered.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-    assert!(gap >= 2, "node b was never away: {answered:?}");
+    assert!(gap >= 2, "node b was never down: {answered:?}");
     let events = run.record()["events"].as_array().unwrap();
     assert_eq!(events.len(), 6, "{events:?}");
 }

@@ -9,10 +9,9 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 
 use super::bench::{
-    Bench, EARLY_MS, NETARIUM, Running, count, enclosed, installed, number, requires_labs,
-    shortest_ping, skip, until,
+    Bench, NETARIUM, PING_TOLERANCE_MS, Running, count, enclosed, installed, number, processes,
+    requires_labs, shortest_ping, skip, until,
 };
-use super::lifecycle::processes;
 use super::rootless;
 
 /// A peer that sends nothing.
@@ -60,7 +59,7 @@ fn uplink(test: &str) -> Option<IpAddr> {
 }
 
 #[test]
-fn streams_status_and_surroundings_are_those_of_the_caller() {
+fn command_inherits_streams_folder_and_environment() {
     requires_labs!();
     let bench = Bench::new();
     let script = "cat; pwd; echo $SECRET_OF_CALLER; id -u; hostname; : > made; \
@@ -88,7 +87,7 @@ fn streams_status_and_surroundings_are_those_of_the_caller() {
 }
 
 #[test]
-fn ends_of_commands_are_those_of_a_shell() {
+fn returns_exit_codes_of_shell() {
     requires_labs!();
     let bench = Bench::new();
     let cases: [(&[&str], i32); 3] =
@@ -101,15 +100,15 @@ fn ends_of_commands_are_those_of_a_shell() {
 }
 
 #[test]
-fn ping_takes_both_delays_and_is_counted() {
+fn delays_and_counts_ping() {
     requires_labs!("ping");
     let bench = Bench::new();
     let options = [SILENT, &["--delay", "20 ms", "--up", "delay=25 ms"]].concat();
     let (output, summary) =
         summary(&bench, &options, &["ping", "-n", "-c", "3", "-i", "0.2", "peer"]);
     assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), err(&output));
-    let said = out(&output);
-    assert!(shortest_ping(&said) >= 45.0 - EARLY_MS, "{said}");
+    let printed = out(&output);
+    assert!(shortest_ping(&printed) >= 45.0 - PING_TOLERANCE_MS, "{printed}");
     assert_eq!(summary["schema"], "netarium.link/1");
     assert_eq!(summary["exit_status"], 0);
     for (at, direction) in ["up", "down"].into_iter().enumerate() {
@@ -149,8 +148,8 @@ fn command_reaches_the_program_at_the_other_end() {
 }
 
 #[test]
-fn machine_is_the_other_end_without_a_program() {
-    let test = "machine_is_the_other_end_without_a_program";
+fn connects_to_host_network_without_program() {
+    let test = "connects_to_host_network_without_program";
     let Some(own) = uplink(test) else { return };
     let bench = Bench::new();
     // The loopback address has the name `outside`; the machine's other addresses are unchanged.
@@ -177,8 +176,8 @@ print(time.monotonic() - start)
 ";
 
 #[test]
-fn links_nest() {
-    let test = "links_nest";
+fn nested_links_add_delays() {
+    let test = "nested_links_add_delays";
     let Some(own) = uplink(test) else { return };
     let bench = Bench::new();
     let server = TcpListener::bind((own, 0)).unwrap();
@@ -209,11 +208,11 @@ fn errors_name_the_option() {
     ];
     for (options, expected) in cases {
         let output = link(&bench, options, &["true"]);
-        let said = err(&output);
-        assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
+        let printed = err(&output);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {printed}");
         assert_eq!(out(&output), "", "{options:?}");
         for text in *expected {
-            assert!(said.contains(text), "{options:?}: {said}");
+            assert!(printed.contains(text), "{options:?}: {printed}");
         }
     }
     let output = link(&bench, &["--rate", "10", "--json"], &["true"]);
@@ -228,7 +227,7 @@ fn is_empty_of_links(dir: &Path) -> bool {
 }
 
 #[test]
-fn signals_reach_the_command_and_everything_ends_with_it() {
+fn forwards_signals_and_leaves_no_processes() {
     requires_labs!();
     for (number, signal) in ["-TERM", "-INT"].into_iter().enumerate() {
         let bench = Bench::new();
@@ -242,7 +241,9 @@ fn signals_reach_the_command_and_everything_ends_with_it() {
         command.env("TMPDIR", bench.path());
         let running = Running::spawn(&mut command);
         // The shell, its child, the peer and its init.
-        until("all to run", || (processes(&format!("sleep\0{marker}")).len() >= 2).then_some(()));
+        until("the command and the peer to run", || {
+            (processes(&format!("sleep\0{marker}")).len() >= 2).then_some(())
+        });
         running.signal(signal);
         let output = running.output();
         assert_eq!(output.status.code(), Some(3), "{signal}: {}", err(&output));
@@ -253,17 +254,19 @@ fn signals_reach_the_command_and_everything_ends_with_it() {
 }
 
 #[test]
-fn everything_ends_with_a_killed_link() {
+fn killed_link_leaves_no_processes() {
     requires_labs!();
     let bench = Bench::new();
     let marker = format!("9{}.25", std::process::id());
     let peer = format!("exec sleep {marker}");
     let running =
         Running::spawn(&mut bench.command(&["link", "--to", &peer, "--", "sleep", &marker]));
-    until("both to run", || (processes(&format!("sleep\0{marker}")).len() >= 2).then_some(()));
+    until("the command and the peer to run", || {
+        (processes(&format!("sleep\0{marker}")).len() >= 2).then_some(())
+    });
     running.signal("-KILL");
     assert_eq!(running.output().status.code(), None);
-    until("both to be gone", || processes(&marker).is_empty().then_some(()));
+    until("the command and the peer to end", || processes(&marker).is_empty().then_some(()));
 }
 
 #[test]
@@ -282,18 +285,14 @@ fn duration_ends_the_command() {
 }
 
 #[test]
-fn command_keeps_an_ordinary_user() {
-    let test = "command_keeps_an_ordinary_user";
-    let bench = Bench::new();
-    if !rootless::possible(test, &bench) {
-        return;
-    }
-    let script = "id -u; id -g; echo text > made; ping -n -c 1 peer > said || cat said >&2";
+fn command_runs_as_unprivileged_caller() {
+    let Some(bench) = rootless::user_bench("command_runs_as_unprivileged_caller") else { return };
+    let script = "id -u; id -g; echo text > made; ping -n -c 1 peer > printed || cat printed >&2";
     let args = [&["link"], SILENT, &["--", "sh", "-c", script]].concat();
     let mut command = rootless::as_user(&bench, &args).unwrap();
     let output = Running::spawn(&mut command).output();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let user = rootless::NOBODY;
+    let user = rootless::UNUSED_USER_ID;
     assert_eq!(out(&output), format!("{user}\n{user}\n"), "{}", err(&output));
     let made = fs::metadata(bench.path().join("made")).unwrap();
     assert_eq!(std::os::unix::fs::MetadataExt::uid(&made), user);

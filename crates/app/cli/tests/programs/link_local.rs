@@ -6,7 +6,7 @@ use super::routing::{bird, lab, program};
 const LAB: &str = "duration = \"100 s\"\nrouting = \"none\"";
 
 #[test]
-fn ospf_of_both_versions_becomes_full() {
+fn ospfv2_and_ospfv3_reach_state_full() {
     requires_labs!("bird", "ip", "ping");
     let bench = Bench::new();
     bench.write("r1.conf", include_str!("../field/c12-lla/r1.conf"));
@@ -33,7 +33,7 @@ ip -6 addr show dev eth0
     let learnt = shown.lines().find(|line| line.starts_with("fd00:aa:2::/48")).unwrap();
     assert!(learnt.contains("via fe80::"), "{learnt}");
     assert_eq!(shown.matches("inet6 fe80::").count(), 1, "{shown}");
-    assert!(run.stdout("all-nodes").contains("bytes from fe80::"), "{}", run.story());
+    assert!(run.stdout("all-nodes").contains("bytes from fe80::"), "{}", run.dump());
 }
 
 /// Each router announces a prefix to the others by `RIPng` (RFC 2080).
@@ -59,13 +59,13 @@ ip -6 route
     let lab = [lab("duration = \"100 s\"", &links), bird(&nodes), program("wait", &nodes, wait)];
     let run = bench.run(&lab.concat()).passed();
     for node in nodes {
-        let routes = run.stdout(&waiting(&run, node));
+        let routes = run.stdout(&waiting_program(&run, node));
         assert_eq!(routes.matches("via fe80::").count(), 2, "{node}: {routes}");
     }
 }
 
 /// The name of the program that waits for routes on a node.
-fn waiting(run: &Run, node: &str) -> String {
+fn waiting_program(run: &Run, node: &str) -> String {
     let programs = run.record()["programs"].as_array().unwrap();
     let is_it = |program: &&serde_json::Value| {
         program["node"] == node && program["name"].as_str().unwrap().contains("wait")
@@ -123,7 +123,7 @@ fn bgp_runs_between_link_local_addresses() {
     ];
     let run = bench.run(&lab.concat()).passed();
     for node in nodes {
-        let route = run.stdout(&waiting(&run, node));
+        let route = run.stdout(&waiting_program(&run, node));
         assert!(route.contains("dev eth0"), "{node}: {route}");
     }
 }

@@ -63,21 +63,21 @@ while True:
 #[test]
 fn mirrors_copy_filtered_packets() {
     requires_labs!("tshark", "curl", "python3", "ping");
-    // Nothing here depends on the time: both run at once.
+    // No check depends on time, so both run in parallel.
     std::thread::scope(|scope| {
         for model in ["hop", "collapsed"] {
             let name = format!("name = \"tapped-{model}\", model = \"{model}\"");
-            scope.spawn(move || copies(&TAPPED.replace("name = \"tapped\"", &name)));
+            scope.spawn(move || check_copies(&TAPPED.replace("name = \"tapped\"", &name)));
         }
     });
 }
 
-fn copies(lab: &str) {
+fn check_copies(lab: &str) {
     let bench = Bench::new();
     bench.write("listen.py", LISTEN);
     bench.write("page", &"All work and no play. ".repeat(200));
     let run = bench.run(lab).passed();
-    assert_eq!(run.stdout("curl").len(), 4400, "{}", run.story());
+    assert_eq!(run.stdout("curl").len(), 4400, "{}", run.dump());
     let all = run.tshark("file.pcapng", "ip", &["ip.src", "tcp.port"]);
     assert!(all.len() > 8, "{all:?}");
     assert!(all.iter().all(|packet| packet.contains("8080")), "{all:?}");
@@ -96,7 +96,7 @@ fn copies(lab: &str) {
     let full = "frame.comment contains \"queue full\"";
     let comments = run.tshark("client.eth0.pcapng", full, &["frame.comment", "ip.src"]);
     let up = count(&run.link("access", "up")["drops"]["queue full"]);
-    assert!(up > 50, "{}", run.story());
+    assert!(up > 50, "{}", run.dump());
     assert_eq!(comments.len() as u64, up, "{}", comments.first().unwrap_or(&String::new()));
     assert!(comments.iter().all(|comment| comment.contains(&client)));
     let lost = run.tshark("r.eth0.pcapng", "frame.comment contains \"loss\"", &["ip.dst"]);

@@ -66,7 +66,7 @@ fn agreement(real: &Run, simulated: &Run) -> Result<(), String> {
         if (low * ratios.start()..=high * ratios.end()).contains(&virt) {
             return Ok(());
         }
-        Err(format!("{what} {wall:?} {virt}: {}", simulated.story()))
+        Err(format!("{what} {wall:?} {virt}: {}", simulated.dump()))
     };
     let waits = |run: &Run, percentile| number(&run.link("core", "up")["queue_delay"][percentile]);
     let bulk = simulated.flow("bulk");

@@ -74,21 +74,16 @@ set = { delay = "20 ms" }
 fn replays_a_recorded_run_exactly() {
     requires_labs!();
     for model in ["hop", "collapsed"] {
-        repeats(&LAB.replace("[lab]", &format!("[lab]\nmodel = \"{model}\"")));
+        check_replay(&LAB.replace("[lab]", &format!("[lab]\nmodel = \"{model}\"")));
     }
 }
 
-fn repeats(lab: &str) {
+fn check_replay(lab: &str) {
     let bench = Bench::new();
     let run = bench.run(lab).passed();
     let folder = run.folder();
     let folder = folder.to_str().unwrap();
-    let output = bench.netarium(&["replay", folder, "--json"]);
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let replay: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(replay["identical"], true, "{replay:#}");
-    assert_eq!(replay["wall_trace_hash"], run.record()["trace_hash"], "{replay:#}");
+    let replay = bench.replay(&run);
     assert!(replay["packets"].as_u64().unwrap() > 500, "{replay:#}");
 
     // A damaged recording is reported, and nothing is compared.
@@ -98,14 +93,14 @@ fn repeats(lab: &str) {
     bytes[middle] ^= 0x10;
     fs::write(&trace, &bytes).unwrap();
     let output = bench.netarium(&["replay", folder]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("damaged"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && printed.contains("damaged"), "{printed}");
     fs::write(&trace, &bytes[..2_000]).unwrap();
     let output = bench.netarium(&["replay", folder]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("truncated"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && printed.contains("truncated"), "{printed}");
     fs::remove_file(&trace).unwrap();
     let output = bench.netarium(&["replay", folder]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("record = true"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && printed.contains("record = true"), "{printed}");
 }

@@ -68,23 +68,23 @@ fn routers_send_ttl_and_mtu_errors() {
             ("r2", "r3", narrow),
             ("r3", "bob", ""),
         ];
-        answers(&(lab(&keys, &links) + LINE));
+        check_answers(&(lab(&keys, &links) + LINE));
     }
 }
 
-fn answers(lab: &str) {
+fn check_answers(lab: &str) {
     let bench = Bench::new();
     let run = bench.run(lab).passed();
     for (program, v6) in [("trace4", false), ("trace6", true), ("icmp", false)] {
-        let said = run.stdout(program);
+        let printed = run.stdout(program);
         let hops: Vec<&str> =
-            said.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+            printed.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
         // A router answers from the interface at which the packet arrived: here its first one.
-        let way = ["r1", "r2", "r3", "bob"].map(|node| run.address(node, v6, 0));
-        assert_eq!(hops, way, "{said}");
+        let path = ["r1", "r2", "r3", "bob"].map(|node| run.address(node, v6, 0));
+        assert_eq!(hops, path, "{printed}");
     }
-    let said = run.stdout("cut");
-    assert!(said.contains("2 packets transmitted, 2 received"), "{said}");
+    let printed = run.stdout("cut");
+    assert!(printed.contains("2 packets transmitted, 2 received"), "{printed}");
     let output = run.stdout("mtu-v4") + &run.stderr_of("mtu-v4");
     let router = run.address("r2", false, 0);
     assert!(output.contains(&format!("From {router} icmp_seq=1 Frag needed")), "{output}");
@@ -93,13 +93,13 @@ fn answers(lab: &str) {
     let output = run.stdout("mtu-v6") + &run.stderr_of("mtu-v6");
     assert!(output.contains("Packet too big: mtu=1300") || output.contains("mtu=1300"), "{output}");
     assert!(output.contains(" 0 received"), "{output}");
-    let said = run.stdout("fits");
-    assert!(said.contains("2 packets transmitted, 2 received"), "{said}");
+    let printed = run.stdout("fits");
+    assert!(printed.contains("2 packets transmitted, 2 received"), "{printed}");
     for flow in ["bulk", "bulk6"] {
-        assert_eq!(run.flow(flow)["received_bytes"], 2_000_000, "{}", run.story());
+        assert_eq!(run.flow(flow)["received_bytes"], 2_000_000, "{}", run.dump());
     }
-    let pieces = run.tshark("bob.eth0.pcapng", "icmp && ip.src_host != \"\"", &["ip.len"]);
-    assert!(!pieces.is_empty());
+    let fragments = run.tshark("bob.eth0.pcapng", "icmp && ip.src_host != \"\"", &["ip.len"]);
+    assert!(!fragments.is_empty());
     let first = "ip.flags.mf == 1";
     assert!(run.tshark("bob.eth0.pcapng", first, &["ip.len"]).len() >= 2, "no fragments at bob");
     // bob's own large packets are not limited by the narrow link's MTU; alice's are, on arrival.
@@ -141,10 +141,10 @@ fn bird_finds_routes_by_ospf() {
         program("ping", &["alice"], ping),
     ];
     let run = bench.run(&lab.concat()).passed();
-    let said = run.stdout("ping");
-    assert!(said.contains(" 0% packet loss"), "{said}");
-    assert!(said.contains("ttl=61"), "{said}");
+    let printed = run.stdout("ping");
+    assert!(printed.contains(" 0% packet loss"), "{printed}");
+    assert!(printed.contains("ttl=61"), "{printed}");
     for hop in ["1  10.1.0.1 ", "2  10.12.0.2 ", "3  10.23.0.2 ", "4  10.3.0.2 "] {
-        assert!(said.contains(hop), "{hop}: {said}");
+        assert!(printed.contains(hop), "{hop}: {printed}");
     }
 }

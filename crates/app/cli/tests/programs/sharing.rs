@@ -8,7 +8,7 @@ use std::process::Command;
 use super::bench::{Bench, NETARIUM, Running, enclosed, installed, is_root, requires_labs, skip};
 
 /// A user with a number that is unused on ordinary hosts, and the subordinate IDs of the user.
-const CALLER: u32 = 61_235;
+const CALLER_ID: u32 = 61_235;
 const SUBORDINATES: &str = "61235:2000000000:65536\n";
 
 /// A folder outside of the lab's, which is shared between the nodes of a lab.
@@ -51,14 +51,14 @@ fn prepared(test: &str) -> Option<(Bench, tempfile::TempDir, PathBuf)> {
 }
 
 #[test]
-fn nodes_with_private_files_read_back_their_own() {
-    let test = "nodes_with_private_files_read_back_their_own";
+fn private_files_are_separate_per_node() {
+    let test = "private_files_are_separate_per_node";
     let Some((bench, _guard, folder)) = prepared(test) else { return };
     let nodes = "node.a = { files = \"private\" }\nnode.b = { files = \"private\" }";
     let run = run(&bench, &writers(folder.to_str().unwrap(), nodes));
     for node in ["a", "b"] {
         let expected = format!("old\n{node}\n{node}\n{node}\nold\nown\n");
-        assert_eq!(run.stdout(&format!("write.{node}")), expected, "{}", run.story());
+        assert_eq!(run.stdout(&format!("write.{node}")), expected, "{}", run.dump());
     }
     // Nothing on the machine has changed, except in the lab's folder.
     assert_eq!(fs::read_to_string(folder.join("data/old")).unwrap(), "old\n");
@@ -78,7 +78,7 @@ fn listed_folders_are_private_and_others_shared() {
     let run = run(&bench, &writers(folder.to_str().unwrap(), &nodes));
     for node in ["a", "b"] {
         let expected = format!("old\n{node}\n{node}\n{node}\nold\nown\n");
-        assert_eq!(run.stdout(&format!("write.{node}")), expected, "{}", run.story());
+        assert_eq!(run.stdout(&format!("write.{node}")), expected, "{}", run.dump());
     }
     assert_eq!(fs::read_dir(&data).unwrap().count(), 1);
     assert_eq!(fs::read_dir(folder.join("kept")).unwrap().count(), 2);
@@ -113,35 +113,35 @@ program = [
     assert!(!data.join("flag").exists());
     running.signal("-INT");
     let run = running.finish();
-    assert_eq!(run.stdout("next"), "next\n", "{}", run.story());
+    assert_eq!(run.stdout("next"), "next\n", "{}", run.dump());
 }
 
 #[test]
-fn missing_private_folders_are_errors() {
+fn rejects_missing_private_folder() {
     requires_labs!();
     let bench = Bench::new();
     let lab = "node.a = { private = [\"/no/such/folder\"] }\n\
                program = [{ node = \"a\", run = \"true\" }]\n";
     let run = bench.run(lab);
-    assert_eq!(run.code, Some(2), "{}", run.story());
-    let said = run.story();
+    assert_eq!(run.code, Some(2), "{}", run.dump());
+    let printed = run.dump();
     assert!(
-        said.contains("node a cannot have private files: cannot find /no/such/folder"),
-        "{said}"
+        printed.contains("node a cannot have private files: cannot find /no/such/folder"),
+        "{printed}"
     );
-    assert!(said.contains("create the folder"), "{said}");
+    assert!(printed.contains("create the folder"), "{printed}");
 }
 
 #[test]
-fn unknown_users_are_errors_with_their_position() {
+fn reports_unknown_user_with_position() {
     requires_labs!();
     let bench = Bench::new();
     let lab =
         "node.a = {}\nprogram = [{ node = \"a\", run = \"true\", user = \"no-such-user\" }]\n";
     let run = bench.run(lab);
-    assert_eq!(run.code, Some(2), "{}", run.story());
-    let said = run.story();
-    assert!(said.contains("unknown user `no-such-user` (line 2, column 47"), "{said}");
+    assert_eq!(run.code, Some(2), "{}", run.dump());
+    let printed = run.dump();
+    assert!(printed.contains("unknown user `no-such-user` (line 2, column 47"), "{printed}");
     assert!(!bench.path().join("runs").exists(), "nothing had started");
 }
 
@@ -169,7 +169,7 @@ fn assert_identity(run: &super::bench::Run) {
     };
     let text = run.stdout("own");
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "daemon", "{}", run.story());
+    assert_eq!(lines[0], "daemon", "{}", run.dump());
     assert_eq!(lines[1], command(&["-G"]).trim(), "{text}");
     assert!(lines[2].ends_with(" daemon daemon"), "{text}");
     let no_capabilities = "0".repeat(16);
@@ -181,7 +181,7 @@ fn assert_identity(run: &super::bench::Run) {
         "out".to_owned(),
         "bound".to_owned(),
     ] {
-        assert!(lines.contains(&&*line), "{line}: {}", run.story());
+        assert!(lines.contains(&&*line), "{line}: {}", run.dump());
     }
     assert_eq!(run.stdout("root"), "0\n");
 }
@@ -240,7 +240,7 @@ fn as_caller(bench: &Bench, test: &str, ranges: &str, args: &[&str]) -> Option<C
     for path in [bench.path(), &copy] {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     }
-    if chown(bench.path(), Some(CALLER), Some(CALLER)).is_err() {
+    if chown(bench.path(), Some(CALLER_ID), Some(CALLER_ID)).is_err() {
         skip(test, "files cannot be given to another user");
         return None;
     }
@@ -248,17 +248,17 @@ fn as_caller(bench: &Bench, test: &str, ranges: &str, args: &[&str]) -> Option<C
     // The helpers only serve users of /etc/passwd.
     let users = fs::read_to_string("/etc/passwd").unwrap();
     let users =
-        bench.write("passwd", &format!("{users}nt-caller:x:{CALLER}:{CALLER}::/:/bin/sh\n"));
+        bench.write("passwd", &format!("{users}nt-caller:x:{CALLER_ID}:{CALLER_ID}::/:/bin/sh\n"));
     let script = format!(
         ": >>/etc/subuid && : >>/etc/subgid && mount --bind {users} /etc/passwd && \
          mount --bind {file} /etc/subuid && mount --bind {file} /etc/subgid && \
-         exec setpriv --reuid {CALLER} --regid {CALLER} --clear-groups \"$@\"",
+         exec setpriv --reuid {CALLER_ID} --regid {CALLER_ID} --clear-groups \"$@\"",
         users = users.display(),
         file = file.display()
     );
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-ec", &script, "sh"]).arg(copy).args(args);
-    bench.dress(&mut command);
+    bench.prepare(&mut command);
     Some(command)
 }
 
@@ -292,25 +292,26 @@ fn other_users_own_private_files_without_root() {
     let args = ["run", "lab.toml", "--json"];
     let Some(mut command) = as_caller(&bench, test, SUBORDINATES, &args) else { return };
     let run = Running::spawn(&mut command).finish().passed();
-    assert_eq!(run.stdout("write"), "daemon\n", "{}", run.story());
+    assert_eq!(run.stdout("write"), "daemon\n", "{}", run.dump());
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
     assert_eq!(fs::metadata(&data).unwrap().uid(), 0);
 }
 
 #[test]
-fn missing_subordinate_ids_are_an_error_with_the_fix() {
-    let test = "missing_subordinate_ids_are_an_error_with_the_fix";
+fn reports_fix_for_missing_subordinate_ids() {
+    let test = "reports_fix_for_missing_subordinate_ids";
     let bench = Bench::new();
     bench.write("lab.toml", IDENTITY);
     let args = ["run", "lab.toml", "--json"];
     let Some(mut command) = as_caller(&bench, test, "", &args) else { return };
     let run = Running::spawn(&mut command).finish();
-    assert_eq!(run.code, Some(4), "{}", run.story());
-    let said = run.story();
+    assert_eq!(run.code, Some(4), "{}", run.dump());
+    let printed = run.dump();
     assert!(
-        said.contains("the lab asks for user `daemon`, but /etc/subuid has no range for nt-caller"),
-        "{said}"
+        printed
+            .contains("the lab asks for user `daemon`, but /etc/subuid has no range for nt-caller"),
+        "{printed}"
     );
     let fix = "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 nt-caller";
-    assert!(said.contains(fix), "{said}");
+    assert!(printed.contains(fix), "{printed}");
 }

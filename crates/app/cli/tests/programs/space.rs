@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::bench::{self, NETARIUM, installed, search_path, skip};
 
-/// Repeats the question until the answer is yes.
+/// Waits until the condition is true.
 #[track_caller]
-pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    bench::until(what, || is().then_some(()));
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    bench::until(what, || condition().then_some(()));
 }
 
 /// The object that a command of the binary prints.
@@ -45,7 +45,7 @@ impl Running {
             line.clear();
             assert_ne!(out.read_line(&mut line).unwrap(), 0, "{command:?} ends");
         }
-        // Without a reader it would write to a closed pipe.
+        // Without a reader, the process would write to a closed pipe.
         std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         Self(child)
     }
@@ -67,7 +67,7 @@ impl Running {
         self.0.wait().unwrap();
     }
 
-    /// Asks the process to end, and waits for it; returns its exit code.
+    /// Sends SIGTERM and waits for the end; returns the exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();

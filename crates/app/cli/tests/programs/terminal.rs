@@ -1,6 +1,6 @@
 //! Interactive commands on hosts of a lab.
 
-use super::bench::{Bench, enclosed, installed, is_root};
+use super::bench::{Bench, is_root, requires_labs};
 
 const LAB: &str = r#"
 lab = { name = "terminals", duration = "200 s" }
@@ -15,11 +15,11 @@ run = "sleep 200"
 
 /// Runs a Python script that starts commands on pseudoterminals.
 #[track_caller]
-pub(super) fn on_a_terminal(bench: &Bench, script: &str, args: &[&str]) {
+pub(super) fn run_on_terminal(bench: &Bench, script: &str, args: &[&str]) {
     bench.write("session.py", include_str!("session.py"));
     bench.write("script.py", script);
     let mut python = std::process::Command::new("python3");
-    bench.dress(&mut python);
+    bench.prepare(&mut python);
     python.args(["-B", "script.py", super::bench::NETARIUM]).args(args);
     let output = python.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -28,14 +28,11 @@ pub(super) fn on_a_terminal(bench: &Bench, script: &str, args: &[&str]) {
 
 #[test]
 fn gives_interactive_commands_a_terminal_of_the_lab() {
-    let test = "gives_interactive_commands_a_terminal_of_the_lab";
-    if !enclosed(test) || !installed(test, &["python3"]) {
-        return;
-    }
+    requires_labs!("python3");
     let bench = Bench::new();
     let run = bench.start(LAB, &[]);
     bench.wait_for("terminals");
-    on_a_terminal(&bench, include_str!("terminal.py"), is_root().then_some("--root").as_slice());
+    run_on_terminal(&bench, include_str!("terminal.py"), is_root().then_some("--root").as_slice());
     run.signal("-INT");
     run.finish();
 }

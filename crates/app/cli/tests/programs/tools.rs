@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::bench::{Bench, EARLY_MS, Run, number, requires_labs, shortest_ping};
+use super::bench::{Bench, PING_TOLERANCE_MS, Run, number, requires_labs, shortest_ping};
 
 /// Two hosts on each side of two routers.
 const DUMBBELL: &str = r#"
@@ -40,17 +40,17 @@ fn pings_and_downloads_by_host_name() {
     bench.write("echo.py", ECHO);
     let run = bench.run(&lab("tools", TOOLS)).passed();
     for (ping, ttl) in [("ping4", "ttl=62"), ("ping6", "ttl=62")] {
-        let said = run.stdout(ping);
-        assert!(said.contains("3 packets transmitted, 3 received, 0% packet loss"), "{said}");
-        assert_eq!(said.matches(ttl).count(), 3, "{said}");
-        assert!(shortest_ping(&said) >= 10.0 - EARLY_MS, "{said}");
+        let printed = run.stdout(ping);
+        assert!(printed.contains("3 packets transmitted, 3 received, 0% packet loss"), "{printed}");
+        assert_eq!(printed.matches(ttl).count(), 3, "{printed}");
+        assert!(shortest_ping(&printed) >= 10.0 - PING_TOLERANCE_MS, "{printed}");
     }
     assert_eq!(run.stdout("curl"), body);
-    assert!(run.stderr_of("web").contains("GET /page.txt HTTP/1.1\" 200"), "{}", run.story());
+    assert!(run.stderr_of("web").contains("GET /page.txt HTTP/1.1\" 200"), "{}", run.dump());
     assert_eq!(run.stdout("sink").trim(), "100000 5000050000");
     assert_eq!(run.stdout("hello").trim(), "hello by nc");
-    let said = run.stdout("asked");
-    assert_eq!(said.trim(), "50 answers, all right", "{}", run.story());
+    let printed = run.stdout("asked");
+    assert_eq!(printed.trim(), "50 answers, all right", "{}", run.dump());
     let names = run.stdout("names");
     for name in ["alice", "bob", "r1", "r2"] {
         assert!(names.lines().any(|l| l.split_whitespace().any(|w| w == name)), "{names}");
@@ -151,9 +151,9 @@ asyncio.run(serve() if sys.argv[1] == "serve" else ask_all(sys.argv[2]))
 "#;
 
 #[test]
-fn iperf3_in_all_its_ways() {
+fn transfers_with_iperf3_in_every_mode() {
     requires_labs!("iperf3");
-    let ways = [
+    let modes = [
         ("tcp", ""),
         ("reverse", "-R"),
         ("parallel", "-P 8"),
@@ -161,7 +161,7 @@ fn iperf3_in_all_its_ways() {
         ("v6", "-6"),
     ];
     let mut programs = String::new();
-    for (at, (name, options)) in ways.iter().enumerate() {
+    for (at, (name, options)) in modes.iter().enumerate() {
         let port = 5201 + at;
         let _ = write!(
             programs,
@@ -174,7 +174,7 @@ fn iperf3_in_all_its_ways() {
     let bench = Bench::new();
     let run = bench.run(&lab("iperf3", &programs)).passed();
     let mut sum = 0.0;
-    for (name, _) in ways {
+    for (name, _) in modes {
         let bytes = number(&iperf_received(&run, name)["bytes"]);
         // The share of each flow on the 50 Mbit/s core is unpredictable, but positive.
         assert!(bytes > 10e3, "{name}: {bytes}\n{}", run.stdout(name));
@@ -192,10 +192,9 @@ fn iperf3_in_all_its_ways() {
     assert!((1e3..=50e6).contains(&rate), "{core:#}");
 }
 
-/// The received data of an iperf3 test.
 fn iperf_received(run: &Run, program: &str) -> Value {
-    let said = run.stdout(program);
-    let said: Value = serde_json::from_str(&said).unwrap();
-    let end = &said["end"];
+    let printed = run.stdout(program);
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    let end = &printed["end"];
     if end["sum_received"].is_null() { end["sum"].clone() } else { end["sum_received"].clone() }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::bench::{Bench, installed, requires_labs};
-use super::terminal::on_a_terminal;
+use super::terminal::run_on_terminal;
 use super::up::Home;
 use super::watch::{LAB, lab_of_flows};
 
@@ -15,7 +15,7 @@ fn changes_a_lab_by_keys_and_restores_the_terminal() {
     let home = Home::new(LAB);
     home.0.write("pair-changes.toml", "kept");
     let up = home.object(&["up", "pair.toml"]);
-    on_a_terminal(&home.0, include_str!("top.py"), &["pair", "--live"]);
+    run_on_terminal(&home.0, include_str!("top.py"), &["pair", "--live"]);
     home.object(&["down", "pair"]);
     let record = fs::read_to_string(format!("{}/run.json", up["folder"].as_str().unwrap()));
     let record: Value = serde_json::from_str(&record.unwrap()).unwrap();
@@ -23,11 +23,11 @@ fn changes_a_lab_by_keys_and_restores_the_terminal() {
     let texts: Vec<&str> = events.iter().filter_map(|event| event["text"].as_str()).collect();
     let [up, down] = ["up", "down"].map(|side| format!("link wire {side}: delay 9 ms"));
     assert_eq!(texts, [up.as_str(), &down, "program server is stopped"]);
-    has_saved_the_changes(&home.0);
+    assert_changes_saved(&home.0);
 }
 
 /// Checks that the lab file accepts the saved changes, and that no file was replaced.
-fn has_saved_the_changes(bench: &Bench) {
+fn assert_changes_saved(bench: &Bench) {
     let read = |name| fs::read_to_string(bench.path().join(name)).unwrap();
     assert_eq!(read("pair-changes.toml"), "kept");
     let saved = read("pair-changes-2.toml");
@@ -50,5 +50,5 @@ fn shows_a_finished_run_at_a_terminal() {
     bench.write("pair.toml", lab_of_flows());
     let sim = bench.netarium(&["sim", "pair.toml", "--json"]);
     let record: Value = serde_json::from_slice(&sim.stdout).unwrap();
-    on_a_terminal(&bench, include_str!("top.py"), &[record["folder"].as_str().unwrap()]);
+    run_on_terminal(&bench, include_str!("top.py"), &[record["folder"].as_str().unwrap()]);
 }

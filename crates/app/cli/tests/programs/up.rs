@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, requires_labs, until};
-use super::lifecycle::processes;
+use super::bench::{Bench, processes, requires_labs, signal, until};
 
-/// It would end after 1 s; one program is ready after some time, one ends at once.
+/// A lab of 1 s with a program that is ready after 300 ms, and one that ends immediately.
 const LAB: &str = r#"
 [lab]
 name = "pair"
@@ -54,7 +53,7 @@ impl Home {
     #[track_caller]
     pub(super) fn object(&self, args: &[&str]) -> Value {
         let output = self.0.netarium(&[args, &["--json"]].concat());
-        assert!(output.status.success(), "{args:?}: {}", said(&output));
+        assert!(output.status.success(), "{args:?}: {}", printed(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 }
@@ -65,7 +64,7 @@ impl Drop for Home {
     }
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     format!("{:?} {}{}", output.status, text(&output.stdout), text(&output.stderr))
 }
@@ -76,15 +75,15 @@ fn read(folder: &Value, name: &str) -> String {
 }
 
 #[test]
-fn stays_up_and_changes_until_down() {
+fn applies_changes_until_down() {
     requires_labs!("ping");
     let home = Home::new(LAB);
     let up = home.object(&["up", "pair.toml"]);
-    reports_hosts_and_variables(&home, &up);
+    assert_hosts_and_variables(&home, &up);
     let again = home.0.netarium(&["up", "pair.toml"]);
-    assert_eq!(again.status.code(), Some(2), "{}", said(&again));
-    assert!(said(&again).contains("netarium down pair"), "{}", said(&again));
-    changes_links(&home, &up);
+    assert_eq!(again.status.code(), Some(2), "{}", printed(&again));
+    assert!(printed(&again).contains("netarium down pair"), "{}", printed(&again));
+    change_links(&home, &up);
     let down = home.object(&["down", "pair"]);
     let ended = &down["labs"][0];
     assert_eq!((&ended["how"], &ended["folder"]), (&"ended".into(), &up["folder"]));
@@ -119,7 +118,7 @@ fn stays_up_and_changes_until_down() {
 }
 
 /// Checks the answer of `up`, the variables of programs, and the list of labs.
-fn reports_hosts_and_variables(home: &Home, up: &Value) {
+fn assert_hosts_and_variables(home: &Home, up: &Value) {
     assert_eq!((&up["schema"], &up["name"]), (&"netarium.up/1".into(), &"pair".into()));
     let hosts = json!([
         {"name": "a", "addresses": ["10.9.0.1/24"]}, {"name": "b", "addresses": ["10.9.0.2/24"]},
@@ -151,34 +150,34 @@ fn reports_hosts_and_variables(home: &Home, up: &Value) {
 }
 
 /// Changes the link and marks a time while the lab runs.
-fn changes_links(home: &Home, up: &Value) {
+fn change_links(home: &Home, up: &Value) {
     let ping = || home.0.exec("pair", "a", &["ping", "-n", "-c1", "-W1", "10.9.0.2"]);
-    // Beyond the duration of the file and after its event, to which a change at once would wait.
+    // After the event of the file, which precedes all changes.
     until("the event", || read(&up["folder"], "log.jsonl").contains("delay 2 ms").then_some(()));
-    assert_eq!(ping().status.code(), Some(0), "{}", said(&ping()));
+    assert_eq!(ping().status.code(), Some(0), "{}", printed(&ping()));
     let set = home.object(&["set", "pair", "link.wire.loss=100 %"]);
     assert_eq!(set["events"], json!(["link wire up: loss 100 %", "link wire down: loss 100 %"]));
-    assert_eq!(ping().status.code(), Some(1), "{}", said(&ping()));
+    assert_eq!(ping().status.code(), Some(1), "{}", printed(&ping()));
     home.object(&["set", "pair", "link.wire.loss=0 %", "link.wire.up.rate=50 Mbit/s"]);
-    assert_eq!(ping().status.code(), Some(0), "{}", said(&ping()));
+    assert_eq!(ping().status.code(), Some(0), "{}", printed(&ping()));
     home.object(&["set", "pair", "link.wire.state=down"]);
-    assert_ne!(ping().status.code(), Some(0), "{}", said(&ping()));
+    assert_ne!(ping().status.code(), Some(0), "{}", printed(&ping()));
     home.object(&["set", "pair", "link.wire.state=up"]);
-    assert_eq!(ping().status.code(), Some(0), "{}", said(&ping()));
+    assert_eq!(ping().status.code(), Some(0), "{}", printed(&ping()));
     let same = home.object(&["set", "pair", "link.wire.delay=2 ms"]);
     assert_eq!(same["events"], json!([]));
-    stops_and_starts_a_program(home);
+    stop_and_start_program(home);
     let mark = home.object(&["mark", "pair", "second part"]);
     assert_eq!(mark["text"], "second part");
     assert_eq!(home.0.exec("pair", "a", &["sh", "-c", "exit 9"]).status.code(), Some(9));
 }
 
-fn stops_and_starts_a_program(home: &Home) {
+fn stop_and_start_program(home: &Home) {
     let set = |action: &str| home.object(&["set", "pair", &format!("program.server={action}")]);
     let refused = |field: &str| {
         let output = home.0.netarium(&["set", "pair", "link.wire.delay=9 ms", field]);
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        said(&output)
+        assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+        printed(&output)
     };
     assert!(refused("program.server=start").contains("program server runs already"));
     assert!(refused("program.short=stop").contains("program short has ended already"));
@@ -191,7 +190,7 @@ fn stops_and_starts_a_program(home: &Home) {
 }
 
 #[test]
-fn reports_wrong_changes_with_the_diagnostics_of_the_lab_file() {
+fn reports_invalid_changes_like_lab_errors() {
     requires_labs!();
     let late = "[[program]]\nname = \"late\"\nnode = \"a\"\nrun = \"true\"\nstart = \"59 min\"\n";
     let home = Home::new(&(LAB.replace("\"1 s\"", "\"1 h\"") + late));
@@ -205,18 +204,22 @@ fn reports_wrong_changes_with_the_diagnostics_of_the_lab_file() {
         ("program.server=restart", "lab::E0007", "did you mean `start`?"),
     ] {
         let text = home.0.netarium(&["set", "pair", "link.wire.delay=3 ms", field]);
-        assert_eq!(text.status.code(), Some(2), "{}", said(&text));
-        assert!(text.stdout.is_empty(), "{}", said(&text));
+        assert_eq!(text.status.code(), Some(2), "{}", printed(&text));
+        assert!(text.stdout.is_empty(), "{}", printed(&text));
         for part in [code, help, "netarium set:2:"] {
-            assert!(said(&text).contains(part), "{part} in {}", said(&text));
+            assert!(printed(&text).contains(part), "{part} in {}", printed(&text));
         }
         let json = home.0.netarium(&["set", "pair", field, "--json"]);
         let json: Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!((&json["ok"], &json["errors"][0]["code"]), (&false.into(), &code.into()));
     }
     let early = home.0.netarium(&["set", "pair", "link.wire.delay=3 ms", "program.late=stop"]);
-    assert_eq!(early.status.code(), Some(2), "{}", said(&early));
-    assert!(said(&early).contains("pair: program late has not started yet"), "{}", said(&early));
+    assert_eq!(early.status.code(), Some(2), "{}", printed(&early));
+    assert!(
+        printed(&early).contains("pair: program late has not started yet"),
+        "{}",
+        printed(&early)
+    );
     assert_eq!(home.0.netarium(&["mark", "pair", "a\nb"]).status.code(), Some(2));
     assert_eq!(home.0.netarium(&["set", "other", "link.wire.loss=1 %"]).status.code(), Some(2));
     // The valid field beside a wrong one has not changed the link.
@@ -227,7 +230,7 @@ fn reports_wrong_changes_with_the_diagnostics_of_the_lab_file() {
 }
 
 #[test]
-fn returns_the_error_of_a_lab_that_does_not_come_up() {
+fn returns_error_of_failed_start() {
     requires_labs!();
     let broken = LAB.replace("sleep 0.3; env > seen;", "echo no config >&2; exit 3;");
     let home = Home::new(&broken);
@@ -237,12 +240,16 @@ fn returns_the_error_of_a_lab_that_does_not_come_up() {
         (&["up", "missing.toml"], "missing.toml", 2),
     ] {
         let output = home.0.netarium(args);
-        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
-        assert!(output.stdout.is_empty() && said(&output).contains(words), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", printed(&output));
+        assert!(
+            output.stdout.is_empty() && printed(&output).contains(words),
+            "{}",
+            printed(&output)
+        );
     }
     let json = home.0.netarium(&["up", "pair.toml", "--json"]);
-    assert_eq!(json.status.code(), Some(5), "{}", said(&json));
-    assert!(serde_json::from_slice::<Value>(&json.stdout).is_ok(), "{}", said(&json));
+    assert_eq!(json.status.code(), Some(5), "{}", printed(&json));
+    assert!(serde_json::from_slice::<Value>(&json.stdout).is_ok(), "{}", printed(&json));
     assert!(home.0.ps().is_empty());
     let left = fs::read_dir(home.0.path().join("runs")).unwrap();
     let left = left.filter(|file| file.as_ref().unwrap().file_name().as_encoded_bytes()[0] == b'.');
@@ -261,14 +268,13 @@ fn ends_after_a_given_duration() {
 }
 
 #[test]
-fn killing_the_supervising_process_leaves_nothing() {
+fn killing_supervisor_leaves_no_resources() {
     requires_labs!();
     let marker = format!("8{}.5", std::process::id());
     let home = Home::new(&LAB.replace("sleep 1;", &format!("sleep {marker};")));
     let up = home.object(&["up", "pair.toml"]);
     until("the program", || (!processes(&marker).is_empty()).then_some(()));
-    let pid = up["pid"].to_string();
-    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    signal(up["pid"].as_u64().unwrap() as u32, "-KILL");
     until("the programs to end", || processes(&marker).is_empty().then_some(()));
     until("the entry to be removed", || home.0.ps().is_empty().then_some(()));
     let files = fs::read_dir(home.0.path().join("netarium")).unwrap();

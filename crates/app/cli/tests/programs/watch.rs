@@ -160,7 +160,7 @@ fn shows_and_changes_a_lab_until_its_end() {
     let mut messages = Vec::new();
     let mut client = view.connect();
     let hello = client.next();
-    describes_the_lab(&hello, &up);
+    assert_lab_described(&hello, &up);
     // The state of all programs comes first.
     let state = client.next();
     assert_eq!(state["programs"][0][0], 0, "{state}");
@@ -176,7 +176,7 @@ fn shows_and_changes_a_lab_until_its_end() {
     assert_eq!(answer["events"], json!(["link wire up: rate 5 Mbit/s"]));
     let changes = |frame: &Value| frame["changes"].is_array();
     messages.extend(client.until(changes));
-    shows_the_change(messages.last().unwrap());
+    assert_change_shown(messages.last().unwrap());
     let wrong = json!({"type": "set", "id": 8, "fields": [["link.wire.los", "5 %"]]});
     client.send(&wrong);
     messages.extend(client.until(has_type("answer")));
@@ -186,16 +186,16 @@ fn shows_and_changes_a_lab_until_its_end() {
     // A later watcher gets the change with the state.
     let mut late = view.connect();
     assert_eq!(late.next()["type"], "hello");
-    shows_the_change(&late.next());
+    assert_change_shown(&late.next());
     let down = bench.netarium(&["down", "pair", "--json"]);
     let down: Value = serde_json::from_slice(&down.stdout).unwrap();
     messages.extend(client.until(has_type("end")));
     let end = messages.last().unwrap();
     assert_eq!(end["outcome"], down["labs"][0]["outcome"], "{end} {down}");
     late.until(has_type("end"));
-    shows_the_finished_lab(&view, &up);
+    assert_finished_lab_shown(&view, &up);
     if end["outcome"] == "passed" {
-        has_the_goodput_of_the_link(&before);
+        assert_goodput_of_link(&before);
     }
     signal(view.child.id(), "-INT");
 }
@@ -203,7 +203,7 @@ fn shows_and_changes_a_lab_until_its_end() {
 /// Checks the mean goodput before the change and after slow start. A segment has 1,448 B of payload
 /// and 1,538 B on the wire: 94.1 % of 10 Mbit/s. A sample may be in the next frame, so both ends of
 /// the time have an error of one frame in ten.
-fn has_the_goodput_of_the_link(frames: &[Value]) {
+fn assert_goodput_of_link(frames: &[Value]) {
     let flows = frames.iter().filter(|frame| !frame["flows"][0].is_null());
     let steady: Vec<Value> = flows.skip(4).cloned().collect();
     let seconds: f64 = steady.iter().map(|frame| frame["span"].as_f64().unwrap()).sum();
@@ -211,7 +211,7 @@ fn has_the_goodput_of_the_link(frames: &[Value]) {
     assert!(steady.len() >= 10 && (8.2e6..=1.06e7).contains(&goodput), "{goodput}");
 }
 
-fn describes_the_lab(hello: &Value, up: &Value) {
+fn assert_lab_described(hello: &Value, up: &Value) {
     assert_eq!((&hello["type"], &hello["schema"]), (&"hello".into(), &"netarium.watch/1".into()));
     assert_eq!((&hello["lab"], &hello["run"]), (&"pair".into(), &up["folder"]));
     assert_eq!((&hello["source"], &hello["clock"]), (&"live".into(), &"wall".into()));
@@ -226,14 +226,14 @@ fn describes_the_lab(hello: &Value, up: &Value) {
     assert_eq!(hello["programs"], json!([{"name": "server", "node": 1}]));
 }
 
-fn shows_the_change(frame: &Value) {
+fn assert_change_shown(frame: &Value) {
     let change = &frame["changes"][0];
     assert_eq!((&change["link"], &change["rate_bps"]), (&0.into(), &json!([5e6, 1e7])), "{frame}");
     assert_eq!(frame["events"][0]["text"], "link wire up: rate 5 Mbit/s", "{frame}");
 }
 
 /// Checks that a page that is loaded after the end shows the results of the run.
-fn shows_the_finished_lab(view: &View, up: &Value) {
+fn assert_finished_lab_shown(view: &View, up: &Value) {
     let mut client = view.connect();
     let hello = client.next();
     assert_eq!(hello["source"], "finished");
@@ -244,7 +244,7 @@ fn shows_the_finished_lab(view: &View, up: &Value) {
     let received = record["flows"][0]["received_bytes"].as_f64().unwrap();
     assert!((payload(&frames, 0) - received).abs() < 1.0, "{received}");
     let changed = frames.iter().find(|frame| frame["changes"].is_array()).expect("a change");
-    shows_the_change(changed);
+    assert_change_shown(changed);
     assert_eq!(frames.last().unwrap()["outcome"], record["outcome"]);
 }
 
@@ -287,7 +287,7 @@ fn frames_of_a_finished_run_sum_to_its_totals() {
 }
 
 #[test]
-fn virtual_run_is_paced_by_its_watcher() {
+fn watcher_controls_pace_of_virtual_run() {
     let bench = Bench::new();
     bench.write("pair.toml", lab_of_flows());
     let mut view = View::start(&bench, &["sim", "pair.toml", "--watch"]);
@@ -323,7 +323,7 @@ fn virtual_run_is_paced_by_its_watcher() {
 }
 
 #[test]
-fn virtual_run_ends_by_itself_without_pages_and_by_a_signal() {
+fn virtual_run_ends_after_last_page_or_signal() {
     let bench = Bench::new();
     bench.write("pair.toml", lab_of_flows());
     let mut waiting = View::start(&bench, &["sim", "pair.toml", "--watch"]);
@@ -372,7 +372,7 @@ fn lab_with_live_view_stays_up_after_the_view() {
 }
 
 #[test]
-fn says_which_runs_cannot_be_watched() {
+fn rejects_unsupported_runs_of_watch() {
     let bench = Bench::new();
     bench.write("pair.toml", LAB);
     let lab = lab_of_flows();

@@ -10,8 +10,7 @@ use super::bench::{Bench, until};
 
 pub(crate) struct Cell(Bench);
 
-/// Output and exit code of a command.
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -30,8 +29,8 @@ impl Cell {
         self.0.write(name, text);
     }
 
-    pub(crate) fn netarium(&self, args: &[&str]) -> Said {
-        Said::from(self.0.netarium(args))
+    pub(crate) fn netarium(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.0.netarium(args))
     }
 
     /// Starts a command without waiting for its end.
@@ -42,9 +41,9 @@ impl Cell {
 
     /// The only JSON object in the output of a command.
     pub(crate) fn json(&self, args: &[&str]) -> (Option<i32>, Value) {
-        let said = self.netarium(args);
-        let value = serde_json::from_str(&said.out);
-        (said.code, value.unwrap_or_else(|e| panic!("{e}: {} {}", said.out, said.err)))
+        let printed = self.netarium(args);
+        let value = serde_json::from_str(&printed.out);
+        (printed.code, value.unwrap_or_else(|e| panic!("{e}: {} {}", printed.out, printed.err)))
     }
 
     pub(crate) fn runs(&self, folder: &str) -> Vec<PathBuf> {
@@ -54,7 +53,7 @@ impl Cell {
     }
 }
 
-impl From<Output> for Said {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),

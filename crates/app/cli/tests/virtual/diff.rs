@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::cell::{Cell, Said};
+use super::cell::{Cell, CommandOutput};
 
 const LAB: &str = "[lab]\nname = \"pair\"\nduration = \"3 s\"\n[node.a]\n[node.b]\n\
     [[link]]\nname = \"core\"\nends = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n\
@@ -19,28 +19,28 @@ fn cell() -> Cell {
 /// Runs the lab with these options and returns the folder of its only run or set.
 fn sim(cell: &Cell, runs: &str, options: &[&str]) -> String {
     let fixed = ["sim", "pair.toml", "--no-report", "--runs", runs];
-    let said = cell.netarium(&[&fixed[..], options].concat());
-    assert_eq!(said.code, Some(0), "{} {}", said.out, said.err);
+    let printed = cell.netarium(&[&fixed[..], options].concat());
+    assert_eq!(printed.code, Some(0), "{} {}", printed.out, printed.err);
     let mut entries = fs::read_dir(cell.path(runs)).unwrap();
     let name = entries.next().unwrap().unwrap().file_name();
     assert!(entries.next().is_none());
     format!("{runs}/{}", name.into_string().unwrap())
 }
 
-fn diff(cell: &Cell, args: &[&str]) -> Said {
-    let said = cell.netarium(&[&["diff"], args].concat());
-    assert!(said.out.lines().all(|line| line.chars().count() <= 80 || line.starts_with("note")));
-    said
+fn diff(cell: &Cell, args: &[&str]) -> CommandOutput {
+    let printed = cell.netarium(&[&["diff"], args].concat());
+    assert!(printed.out.lines().all(|line| line.chars().count() <= 80 || line.starts_with("note")));
+    printed
 }
 
 #[test]
 fn equal_runs_have_no_change() {
     let cell = cell();
     let [one, two] = ["one", "two"].map(|runs| sim(&cell, runs, &[]));
-    let said = diff(&cell, &[&one, &two, "--tolerance", "0 %"]);
-    assert_eq!(said.code, Some(0), "{}", said.out);
-    let line = said.out.strip_suffix(" metrics compared, none changed\n");
-    assert!(line.unwrap().parse::<u32>().unwrap() > 15, "{}", said.out);
+    let printed = diff(&cell, &[&one, &two, "--tolerance", "0 %"]);
+    assert_eq!(printed.code, Some(0), "{}", printed.out);
+    let line = printed.out.strip_suffix(" metrics compared, none changed\n");
+    assert!(line.unwrap().parse::<u32>().unwrap() > 15, "{}", printed.out);
     let all = diff(&cell, &[&one, &two, "--all"]);
     assert!(all.out.contains("flow.bulk.goodput.mean"), "{}", all.out);
     assert!(all.out.contains("link.core.up.utilisation.mean"), "{}", all.out);
@@ -104,9 +104,9 @@ fn malformed_baseline_is_rejected_with_its_position() {
     let cell = cell();
     let one = sim(&cell, "one", &[]);
     cell.write("wrong.json", "{\"schema\": \"netarium.summary/1\",\n \"version\": 3}\n");
-    let said = diff(&cell, &["--baseline", "wrong.json", &one]);
-    assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("wrong.json:2:13: invalid type: integer `3`"), "{}", said.err);
+    let printed = diff(&cell, &["--baseline", "wrong.json", &one]);
+    assert_eq!(printed.code, Some(2));
+    assert!(printed.err.contains("wrong.json:2:13: invalid type: integer `3`"), "{}", printed.err);
     let missing = diff(&cell, &["--baseline", "missing.json", &one]);
     assert!(missing.err.contains("diff --save missing.json RUN"), "{}", missing.err);
     assert_eq!((missing.code, diff(&cell, &[&one]).code), (Some(2), Some(2)));
@@ -157,11 +157,11 @@ fn sets_are_compared_by_their_intervals() {
 fn set_has_the_worst_outcome_and_needs_one_plan() {
     let cell = cell();
     cell.write("missed.toml", &format!("{LAB}[[expect]]\nthat = \"flow.bulk.sent <= 1 kB\"\n"));
-    let said = cell.netarium(&["sim", "missed.toml", "--seeds", "2", "--no-report"]);
-    assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(said.out.starts_with("outcome  failed: 2 runs, 2 failed\n"), "{}", said.out);
-    assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
-    let last = said.err.lines().last().unwrap();
+    let printed = cell.netarium(&["sim", "missed.toml", "--seeds", "2", "--no-report"]);
+    assert_eq!(printed.code, Some(1), "{}", printed.err);
+    assert!(printed.out.starts_with("outcome  failed: 2 runs, 2 failed\n"), "{}", printed.out);
+    assert!(printed.out.lines().all(|line| line.chars().count() <= 80), "{}", printed.out);
+    let last = printed.err.lines().last().unwrap();
     assert_eq!(last, "repeat: netarium sim missed.toml --seed 1 --seeds 2");
     cell.write("swept.toml", &LAB.replace("\"10 ms\"", "{ sweep = [\"1 ms\", \"2 ms\"] }"));
     let swept = cell.netarium(&["sim", "swept.toml", "--seeds", "2"]);

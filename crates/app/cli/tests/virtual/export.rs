@@ -26,8 +26,8 @@ const SESSIONS: &str = "[lab]\nname = \"shared\"\nduration = \"1 s\"\n[[generate
 /// Runs a lab and returns its folder.
 fn sim(cell: &Cell, lab: &str) -> PathBuf {
     cell.write("lab.toml", lab);
-    let said = cell.netarium(&["sim", "lab.toml", "--no-report"]);
-    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    let printed = cell.netarium(&["sim", "lab.toml", "--no-report"]);
+    assert_eq!(printed.code, Some(0), "{}{}", printed.out, printed.err);
     cell.runs("runs").remove(0)
 }
 
@@ -40,7 +40,7 @@ fn bytes(cell: &Cell, run: &str, table: &str, format: &str) -> Vec<u8> {
 }
 
 /// The fields of a CSV file (RFC 4180), and whether each was quoted.
-fn parsed(csv: &str) -> Vec<Vec<(String, bool)>> {
+fn parse_csv(csv: &str) -> Vec<Vec<(String, bool)>> {
     let (mut rows, mut row, mut field, mut is_quoted) = (vec![], vec![], String::new(), false);
     let mut rest = csv.chars().peekable();
     while let Some(c) = rest.next() {
@@ -68,8 +68,8 @@ fn parsed(csv: &str) -> Vec<Vec<(String, bool)>> {
 }
 
 #[track_caller]
-fn csv_is_the_table(csv: &str, table: &Table) {
-    let rows = parsed(csv);
+fn assert_csv_equals(csv: &str, table: &Table) {
+    let rows = parse_csv(csv);
     let names: Vec<&str> = rows[0].iter().map(|(name, _)| &**name).collect();
     let expected: Vec<&str> = table.columns().iter().map(|c| &*c.name).collect();
     assert_eq!(names, expected);
@@ -88,7 +88,7 @@ fn csv_is_the_table(csv: &str, table: &Table) {
 }
 
 #[track_caller]
-fn json_lines_are_the_table(lines: &str, table: &Table) {
+fn assert_json_lines_equal(lines: &str, table: &Table) {
     let rows: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), table.rows());
@@ -107,7 +107,7 @@ fn json_lines_are_the_table(lines: &str, table: &Table) {
 
 /// Whether an array of Arrow has these values.
 #[track_caller]
-fn array_is(array: &ArrayRef, kind: Kind, values: &[Value]) {
+fn assert_array_equals(array: &ArrayRef, kind: Kind, values: &[Value]) {
     assert_eq!(array.len(), values.len());
     for (row, value) in values.iter().enumerate() {
         assert_eq!(array.is_null(row), *value == Value::Null);
@@ -128,7 +128,7 @@ fn array_is(array: &ArrayRef, kind: Kind, values: &[Value]) {
 }
 
 #[track_caller]
-fn arrow_is_the_table(stream: &[u8], table: &Table) {
+fn assert_arrow_equals(stream: &[u8], table: &Table) {
     let reader = StreamReader::try_new(stream, None).unwrap();
     let schema = reader.schema();
     for (field, column) in schema.fields().iter().zip(table.columns()) {
@@ -145,7 +145,7 @@ fn arrow_is_the_table(stream: &[u8], table: &Table) {
         let batch = batch.unwrap();
         let end = start + batch.num_rows();
         for (index, array) in batch.columns().iter().enumerate() {
-            array_is(array, table.columns()[index].kind, &columns[index][start..end]);
+            assert_array_equals(array, table.columns()[index].kind, &columns[index][start..end]);
         }
         start = end;
     }
@@ -170,9 +170,9 @@ fn exports_every_table_in_every_format() {
             let values = table.columns().iter().flat_map(Column::values);
             nulls += values.filter(|value| *value == Value::Null).count();
             let text = |format| String::from_utf8(bytes(&cell, folder, name, format)).unwrap();
-            csv_is_the_table(&text("csv"), &table);
-            json_lines_are_the_table(&text("json"), &table);
-            arrow_is_the_table(&bytes(&cell, folder, name, "arrow"), &table);
+            assert_csv_equals(&text("csv"), &table);
+            assert_json_lines_equal(&text("json"), &table);
+            assert_arrow_equals(&bytes(&cell, folder, name, "arrow"), &table);
         }
     }
     for kind in [Kind::Integer, Kind::Optional, Kind::Real, Kind::Text] {
@@ -210,11 +210,11 @@ fn exports_several_batches_of_special_values() {
     let run = sim(&cell, TRANSFERS);
     let (folder, table) = (run.to_str().unwrap(), special(&run));
     let text = |format| String::from_utf8(bytes(&cell, folder, "special", format)).unwrap();
-    csv_is_the_table(&text("csv"), &table);
+    assert_csv_equals(&text("csv"), &table);
     let json = text("json");
     assert!(json.contains(r"\u202e") && !json.contains('\u{202e}'), "{}", &json[..500]);
-    json_lines_are_the_table(&json, &table);
-    arrow_is_the_table(&bytes(&cell, folder, "special.parquet", "arrow"), &table);
+    assert_json_lines_equal(&json, &table);
+    assert_arrow_equals(&bytes(&cell, folder, "special.parquet", "arrow"), &table);
     // With --json, rows are JSON unless there is a format.
     let rows = cell.netarium(&["export", folder, "special", "--json"]);
     assert_eq!((rows.code, rows.out), (Some(0), json));
@@ -226,14 +226,14 @@ fn exports_several_batches_of_special_values() {
 fn lists_tables_with_their_columns() {
     let cell = Cell::new();
     let run = sim(&cell, TRANSFERS);
-    let said = cell.netarium(&["export", run.to_str().unwrap()]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    let row = said.out.lines().find(|line| line.starts_with("transfers ")).unwrap();
+    let printed = cell.netarium(&["export", run.to_str().unwrap()]);
+    assert_eq!(printed.code, Some(0), "{}", printed.err);
+    let row = printed.out.lines().find(|line| line.starts_with("transfers ")).unwrap();
     let words: Vec<&str> = row.split_whitespace().collect();
     assert_eq!(words, ["transfers", "900", "flow", "text"]);
-    let row = said.out.lines().find(|line| line.contains("completion_ns")).unwrap();
+    let row = printed.out.lines().find(|line| line.contains("completion_ns")).unwrap();
     assert!(row.contains("int64 or null") && row.trim_end().ends_with("ns"), "{row}");
-    assert!(said.err.contains("netarium export "), "{}", said.err);
+    assert!(printed.err.contains("netarium export "), "{}", printed.err);
     let (_, list) = cell.json(&["export", run.to_str().unwrap(), "--json"]);
     let tables = list["tables"].as_array().unwrap();
     let table = tables.iter().find(|table| table["name"] == "transfers").unwrap();
@@ -253,23 +253,23 @@ fn output_replaces_files_and_links() {
     cell.write("outside", "kept");
     symlink(cell.path("outside"), cell.path("links.csv")).unwrap();
     for _ in 0..2 {
-        let said = cell.netarium(&["export", folder, "links", "--output", "links.csv"]);
-        assert_eq!((said.code, &*said.out), (Some(0), ""), "{}", said.err);
-        assert!(said.err.starts_with("wrote links.csv: "), "{}", said.err);
+        let printed = cell.netarium(&["export", folder, "links", "--output", "links.csv"]);
+        assert_eq!((printed.code, &*printed.out), (Some(0), ""), "{}", printed.err);
+        assert!(printed.err.starts_with("wrote links.csv: "), "{}", printed.err);
         assert!(!cell.path("links.csv").is_symlink());
         assert_eq!(fs::read_to_string(cell.path("links.csv")).unwrap(), csv);
     }
     assert_eq!(fs::read_to_string(cell.path("outside")).unwrap(), "kept");
-    let said = cell.netarium(&["export", folder, "links", "--output", "none/links.csv"]);
-    assert_eq!(said.code, Some(4));
-    assert!(said.err.contains("cannot write none/links.csv"), "{}", said.err);
-    let said = cell.netarium(&["export", folder, "links", "--output", "/dev/full"]);
-    assert_eq!(said.code, Some(4));
-    assert!(said.err.contains("cannot write /dev/full"), "{}", said.err);
+    let printed = cell.netarium(&["export", folder, "links", "--output", "none/links.csv"]);
+    assert_eq!(printed.code, Some(4));
+    assert!(printed.err.contains("cannot write none/links.csv"), "{}", printed.err);
+    let printed = cell.netarium(&["export", folder, "links", "--output", "/dev/full"]);
+    assert_eq!(printed.code, Some(4));
+    assert!(printed.err.contains("cannot write /dev/full"), "{}", printed.err);
 }
 
 #[test]
-fn damaged_table_is_an_error_and_leaves_the_output() {
+fn damaged_table_keeps_existing_output() {
     let cell = Cell::new();
     let run = sim(&cell, TRANSFERS);
     let folder = run.to_str().unwrap();
@@ -282,23 +282,23 @@ fn damaged_table_is_an_error_and_leaves_the_output() {
     let texts: [&[u8]; 3] = [b"PAR1 not really", &damaged, b""];
     for bytes in texts {
         fs::write(&flows, bytes).unwrap();
-        let said = cell.netarium(&["export", folder, "flows", "--output", "flows.csv"]);
-        assert_eq!(said.code, Some(4), "{}", said.err);
-        assert!(said.err.contains("flows.parquet"), "{}", said.err);
+        let printed = cell.netarium(&["export", folder, "flows", "--output", "flows.csv"]);
+        assert_eq!(printed.code, Some(4), "{}", printed.err);
+        assert!(printed.err.contains("flows.parquet"), "{}", printed.err);
         assert_eq!(fs::read_to_string(cell.path("flows.csv")).unwrap(), "old");
     }
     fs::rename(&flows, cell.path("outside.parquet")).unwrap();
     fs::write(cell.path("outside.parquet"), sound).unwrap();
     symlink(cell.path("outside.parquet"), &flows).unwrap();
     for args in [&["export", folder, "flows"][..], &["export", folder]] {
-        let said = cell.netarium(args);
-        assert_eq!((said.code, &*said.out), (Some(4), ""), "{args:?}");
-        assert!(said.err.contains("symbolic link"), "{}", said.err);
+        let printed = cell.netarium(args);
+        assert_eq!((printed.code, &*printed.out), (Some(4), ""), "{args:?}");
+        assert!(printed.err.contains("symbolic link"), "{}", printed.err);
     }
 }
 
 #[test]
-fn wrong_arguments_are_usage_errors() {
+fn rejects_invalid_export_arguments() {
     let cell = Cell::new();
     let run = sim(&cell, TRANSFERS);
     let folder = run.to_str().unwrap();
@@ -310,22 +310,22 @@ fn wrong_arguments_are_usage_errors() {
         (&["export", folder, "links", "--format", "xml"], "csv"),
     ];
     for (args, message) in cases {
-        let said = cell.netarium(args);
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{args:?}");
-        assert!(said.err.contains(message), "{args:?}: {}", said.err);
+        let printed = cell.netarium(args);
+        assert_eq!((printed.code, &*printed.out), (Some(2), ""), "{args:?}");
+        assert!(printed.err.contains(message), "{args:?}: {}", printed.err);
     }
     let (code, error) = cell.json(&["export", folder, "link", "--json"]);
     assert_eq!((code, &error["schema"]), (Some(2), &"netarium.error/1".into()));
     for name in ["flows", "links", "transfers"] {
         fs::remove_file(run.join(format!("{name}.parquet"))).unwrap();
     }
-    let said = cell.netarium(&["export", folder, "links"]);
-    assert!(said.code == Some(2) && said.err.contains("has no tables"), "{}", said.err);
+    let printed = cell.netarium(&["export", folder, "links"]);
+    assert!(printed.code == Some(2) && printed.err.contains("has no tables"), "{}", printed.err);
 }
 
 /// A terminal gets visible control characters, and no binary data.
 #[test]
-fn terminal_gets_only_text() {
+fn terminal_receives_only_text() {
     use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
     let cell = Cell::new();
     let run = sim(&cell, TRANSFERS);
@@ -344,9 +344,9 @@ fn terminal_gets_only_text() {
         text
     });
     let export = ["export", run.to_str().unwrap(), "special", "--output", &name];
-    let said = cell.netarium(&[&export[..], &["--format", "arrow"]].concat());
-    assert_eq!(said.code, Some(2), "{}", said.err);
-    assert!(said.err.contains("binary"), "{}", said.err);
+    let printed = cell.netarium(&[&export[..], &["--format", "arrow"]].concat());
+    assert_eq!(printed.code, Some(2), "{}", printed.err);
+    assert!(printed.err.contains("binary"), "{}", printed.err);
     assert_eq!(cell.netarium(&export).code, Some(0));
     drop(peer);
     let text = reader.join().unwrap();

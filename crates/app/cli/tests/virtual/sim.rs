@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::bench::signal;
-use super::cell::{Cell, Said, cpu_ticks, wait_for};
+use super::cell::{Cell, CommandOutput, cpu_ticks, wait_for};
 
 const LAB: &str = "[lab]\nname = \"pair\"\nduration = \"5 s\"\n[node.a]\n[node.b]\n\
     [[link]]\nends = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n\
@@ -19,10 +19,10 @@ fn cell() -> Cell {
 #[test]
 fn simulates_without_privileges_and_repeats_exactly() {
     let cell = cell();
-    let said = cell.netarium(&["sim", "pair.toml"]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.out.contains("bulk") && said.out.contains("trusted"), "{}", said.out);
-    let last = said.err.lines().last().unwrap();
+    let printed = cell.netarium(&["sim", "pair.toml"]);
+    assert_eq!(printed.code, Some(0), "{}", printed.err);
+    assert!(printed.out.contains("bulk") && printed.out.contains("trusted"), "{}", printed.out);
+    let last = printed.err.lines().last().unwrap();
     assert_eq!(last, "repeat: netarium sim pair.toml --seed 1");
     let runs = cell.runs("runs");
     assert_eq!(runs.len(), 1);
@@ -37,17 +37,17 @@ fn simulates_without_privileges_and_repeats_exactly() {
     assert_eq!(first["clock"], "virtual");
     assert!(first["simulation"]["packet_hops"].as_u64() > Some(5_000));
     for part in [first["trace_hash"].as_str().unwrap(), "seed 1"] {
-        let all = format!("{}{}", said.out, said.err);
+        let all = format!("{}{}", printed.out, printed.err);
         assert!(all.contains(part), "{part} in {all}");
     }
 }
 
 #[test]
-fn the_repeat_command_repeats_the_run() {
+fn repeat_command_reproduces_run() {
     let cell = cell();
     let args = ["sim", "pair.toml", "--seed", "9", "--set", "link.a-b.delay=30 ms"];
-    let said = cell.netarium(&[&args[..], &["--max-memory", "1 GB", "--runs", "mine"]].concat());
-    let last = said.err.lines().last().unwrap().to_owned();
+    let printed = cell.netarium(&[&args[..], &["--max-memory", "1 GB", "--runs", "mine"]].concat());
+    let last = printed.err.lines().last().unwrap().to_owned();
     let command = last.strip_prefix("repeat: netarium ").unwrap();
     let (_, again) = cell.json(&[&words(command)[..], &["--json"]].concat());
     let first = cell.runs("mine").into_iter().map(|run| fs::read_to_string(run.join("run.json")));
@@ -108,9 +108,9 @@ fn exit_codes_match_outcomes() {
 fn rejects_replay_of_a_virtual_run() {
     let cell = cell();
     cell.netarium(&["sim", "pair.toml", "--no-report"]);
-    let said = cell.netarium(&["replay", cell.runs("runs")[0].to_str().unwrap()]);
-    assert_eq!(said.code, Some(2), "{}", said.err);
-    assert!(said.err.contains("help: netarium sim pair.toml --seed 1"), "{}", said.err);
+    let printed = cell.netarium(&["replay", cell.runs("runs")[0].to_str().unwrap()]);
+    assert_eq!(printed.code, Some(2), "{}", printed.err);
+    assert!(printed.err.contains("help: netarium sim pair.toml --seed 1"), "{}", printed.err);
 }
 
 #[test]
@@ -118,9 +118,13 @@ fn rejects_programs_with_their_names() {
     let cell = cell();
     let program = "[[program]]\nname = \"web\"\nnode = \"b\"\nrun = \"true\"\n";
     cell.write("real.toml", &format!("{LAB}{program}"));
-    let said = cell.netarium(&["sim", "real.toml"]);
-    assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
-    assert!(said.err.contains("`web`") && said.err.contains("netarium run"), "{}", said.err);
+    let printed = cell.netarium(&["sim", "real.toml"]);
+    assert_eq!((printed.code, printed.out.as_str()), (Some(2), ""));
+    assert!(
+        printed.err.contains("`web`") && printed.err.contains("netarium run"),
+        "{}",
+        printed.err
+    );
     let swept = cell.netarium(&["sweep", "real.toml"]);
     assert_eq!(swept.code, Some(2));
     assert!(swept.err.contains("`web`"), "{}", swept.err);
@@ -130,9 +134,9 @@ fn rejects_programs_with_their_names() {
 #[test]
 fn names_the_exceeded_limit_and_keeps_results() {
     let cell = cell();
-    let said = cell.netarium(&["sim", "pair.toml", "--max-events", "3000"]);
-    assert_eq!(said.code, Some(2), "{}", said.err);
-    let all = format!("{}{}", said.out, said.err);
+    let printed = cell.netarium(&["sim", "pair.toml", "--max-events", "3000"]);
+    assert_eq!(printed.code, Some(2), "{}", printed.err);
+    let all = format!("{}{}", printed.out, printed.err);
     assert!(all.contains("3000 events") && all.contains("bulk"), "{all}");
     assert_eq!(cell.runs("runs").len(), 1);
     let memory = cell.netarium(&["sim", "pair.toml", "--max-memory", "1 kB"]);
@@ -148,9 +152,9 @@ fn interrupted_run_keeps_its_results() {
     // Enough to have simulated something.
     wait_for("its work", || cpu_ticks(&child) >= 50);
     signal(child.id(), "-INT");
-    let said = Said::from(child.wait_with_output().unwrap());
-    assert_eq!(said.code, Some(130), "{}", said.err);
-    let run: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let printed = CommandOutput::from(child.wait_with_output().unwrap());
+    assert_eq!(printed.code, Some(130), "{}", printed.err);
+    let run: serde_json::Value = serde_json::from_str(&printed.out).unwrap();
     assert_eq!(run["status"], "interrupted");
     assert!(run["elapsed_s"].as_f64() > Some(0.0));
     assert!(run["flows"][0]["received_bytes"].as_u64() > Some(0));
@@ -166,7 +170,7 @@ const TRANSFERS: &str = "[lab]\nname = \"many\"\nduration = \"9 s\"\n[node.a]\n[
     [[expect]]\nthat = \"flow.web.slowdown.max <= 1.1\"\n";
 
 #[test]
-fn slowdowns_are_expected_on_the_virtual_clock() {
+fn evaluates_slowdown_expectations_on_virtual_clock() {
     let cell = Cell::new();
     cell.write("many.toml", TRANSFERS);
     let (code, run) = cell.json(&["sim", "many.toml", "--json"]);
@@ -176,31 +180,31 @@ fn slowdowns_are_expected_on_the_virtual_clock() {
 }
 
 #[test]
-fn two_runs_are_compared() {
+fn compares_runs_with_different_rates() {
     let cell = cell();
     cell.netarium(&["sim", "pair.toml", "--runs", "one", "--no-report"]);
     let change = ["--set", "link.a-b.rate=5 Mbit/s", "--runs", "two", "--no-report"];
     assert_eq!(cell.netarium(&[&["sim", "pair.toml"], &change[..]].concat()).code, Some(1));
     let [one, two] = ["one", "two"].map(|folder| cell.runs(folder).remove(0));
-    let said = cell.netarium(&["diff", one.to_str().unwrap(), two.to_str().unwrap()]);
-    assert_eq!(said.code, Some(0));
-    assert!(said.out.contains("goodput"), "{}", said.out);
+    let printed = cell.netarium(&["diff", one.to_str().unwrap(), two.to_str().unwrap()]);
+    assert_eq!(printed.code, Some(0));
+    assert!(printed.out.contains("goodput"), "{}", printed.out);
 }
 
 /// Runs labs whose expectations hold.
 #[track_caller]
-fn expectations_hold(labs: &[&str]) {
+fn assert_expectations_pass(labs: &[&str]) {
     let cell = Cell::new();
     for lab in labs {
         cell.write("lab.toml", lab);
-        let said = cell.netarium(&["sim", "lab.toml", "--no-report"]);
-        assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+        let printed = cell.netarium(&["sim", "lab.toml", "--no-report"]);
+        assert_eq!(printed.code, Some(0), "{}{}", printed.out, printed.err);
     }
 }
 
 #[test]
 fn events_remove_impairments_and_limits() {
-    expectations_hold(&[
+    assert_expectations_pass(&[
         include_str!("../field/c06-reset/lab.toml"),
         include_str!("../field/c06-reset/rate-off.toml"),
     ]);
@@ -214,7 +218,7 @@ fn jitter_has_its_documented_mean_with_and_without_order() {
         .replace("jitter = \"5 ms\"", &format!("jitter = {free}"))
         .replace("54.3 ms", "49.9 ms")
         .replace("54.7 ms", "50.1 ms");
-    expectations_hold(&[lab, &free]);
+    assert_expectations_pass(&[lab, &free]);
 }
 
 /// Goodput in Mbit/s and longest pause in seconds of a lab's only flow.
@@ -227,7 +231,7 @@ fn goodput_and_gap(lab: &str) -> (f64, f64) {
 }
 
 #[test]
-fn a_late_third_path_costs_neither_upload_nor_pauses() {
+fn late_third_path_keeps_goodput_without_gaps() {
     let two_paths = include_str!("../field/c17-mctcp/two-up.toml");
     let (two, _) = goodput_and_gap(two_paths);
     let three_paths = two_paths.replace("via = [\"adsl1\", \"adsl2\"]", "");
@@ -241,9 +245,9 @@ fn a_late_third_path_costs_neither_upload_nor_pauses() {
 }
 
 #[test]
-fn the_return_of_a_path_with_a_backup_causes_no_pause() {
+fn path_return_with_backup_causes_no_gap() {
     let lab = include_str!("../field/c25-backup/lab.toml");
-    expectations_hold(&[lab]);
+    assert_expectations_pass(&[lab]);
     let (network, _) = lab.split_once("[[expect]]").unwrap();
     for control in ["bbr", "cubic", "reno"] {
         for up in ["11 s", "13 s", "18 s"] {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::bench::signal;
-use super::cell::{Cell, Said, wait_for};
+use super::cell::{Cell, CommandOutput, wait_for};
 
 const LAB: &str = "[lab]\nname = \"swept\"\nduration = \"2 s\"\n[node.a]\n[node.b]\n\
     [[link]]\nends = [\"a\", \"b\"]\nrate = { sweep = [\"5 Mbit/s\", \"10 Mbit/s\"] }\n\
@@ -23,16 +23,21 @@ fn hashes(runs: &serde_json::Value) -> Vec<String> {
 #[test]
 fn sweep_runs_all_combinations() {
     let cell = cell(LAB);
-    let said = cell.netarium(&["sweep", "swept.toml", "--repeat", "2"]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    assert_eq!(said.out.lines().filter(|line| line.contains("Mbit/s")).count(), 12, "{}", said.out);
-    assert!(said.err.contains("12 runs"), "{}", said.err);
+    let printed = cell.netarium(&["sweep", "swept.toml", "--repeat", "2"]);
+    assert_eq!(printed.code, Some(0), "{}", printed.err);
+    assert_eq!(
+        printed.out.lines().filter(|line| line.contains("Mbit/s")).count(),
+        12,
+        "{}",
+        printed.out
+    );
+    assert!(printed.err.contains("12 runs"), "{}", printed.err);
     assert_eq!(cell.runs("sweeps/swept").len(), 12);
     let list = fs::read_to_string(cell.path("sweeps/swept/sweep.jsonl")).unwrap();
     assert_eq!(list.lines().count(), 12);
     let again = cell.netarium(&["sweep", "swept.toml", "--repeat", "2"]);
     assert!(again.err.contains("12 runs were already finished"), "{}", again.err);
-    assert_eq!((again.code, &again.out), (Some(0), &said.out));
+    assert_eq!((again.code, &again.out), (Some(0), &printed.out));
     assert_eq!(cell.runs("sweeps/swept").len(), 12);
 }
 
@@ -67,7 +72,7 @@ fn replications_of_lab_without_randomness_differ_by_random_starts() {
 }
 
 #[test]
-fn equal_replications_are_warned_of() {
+fn warns_of_identical_replications() {
     let cell = cell(CONSTANT);
     let off = ["sweep", "swept.toml", "--repeat", "3", "--set", "lab.start_jitter=0 s"];
     let output = cell.netarium(&off);
@@ -79,7 +84,7 @@ fn equal_replications_are_warned_of() {
 }
 
 #[test]
-fn each_seed_draws_other_sessions() {
+fn seeds_generate_different_sessions() {
     let lab = "[lab]\nname = \"swept\"\nduration = \"1 s\"\n[[generate]]\nkind = \"ring\"\n\
         routers = 4\n[control]\nprotocol = \"slbn\"\n\
         [[sessions]]\nname = \"s\"\nrouters = \"r*\"\ncount = 20\nstart = [\"0 s\", \"100 ms\"]\n";
@@ -102,7 +107,7 @@ fn results_do_not_depend_on_the_number_of_jobs() {
 }
 
 #[test]
-fn repeat_command_of_a_sweep_run_repeats_it() {
+fn prints_repeat_command_of_sweep_run() {
     let cell = cell(LAB);
     let (_, runs) = cell.json(&["sweep", "swept.toml", "--json"]);
     let folder = runs["runs"][5]["folder"].as_str().unwrap();
@@ -117,22 +122,22 @@ fn interrupted_sweep_continues() {
     let cell = cell(&long);
     let list = cell.path("sweeps/swept/sweep.jsonl");
     let lines = || fs::read_to_string(&list).map_or(0, |text| text.lines().count());
-    let said = loop {
+    let printed = loop {
         let child = cell.start(&["sweep", "swept.toml", "--jobs", "1"]);
         wait_for("the first run", || lines() >= 1);
         signal(child.id(), "-INT");
-        let said = Said::from(child.wait_with_output().unwrap());
-        if said.code != Some(0) {
-            break said;
+        let printed = CommandOutput::from(child.wait_with_output().unwrap());
+        if printed.code != Some(0) {
+            break printed;
         }
-        // All runs had ended before the because this test waited for a CPU.
+        // All runs ended before the signal, because this test waited for a CPU.
         fs::remove_dir_all(cell.path("sweeps")).unwrap();
     };
-    assert_eq!(said.code, Some(130), "{}", said.err);
-    assert!(said.err.contains("to continue: netarium sweep swept.toml"), "{}", said.err);
+    assert_eq!(printed.code, Some(130), "{}", printed.err);
+    assert!(printed.err.contains("to continue: netarium sweep swept.toml"), "{}", printed.err);
     let kept = lines();
     assert!((1..6).contains(&kept), "{kept}");
-    assert_eq!(cell.runs("sweeps/swept").len(), kept, "what was given up leaves nothing");
+    assert_eq!(cell.runs("sweeps/swept").len(), kept, "interrupted runs leave no folder");
     let (code, rest) = cell.json(&["sweep", "swept.toml", "--json"]);
     assert_eq!((code, rest["resumed"].as_u64()), (Some(0), Some(kept as u64)));
     let (_, whole) = cell.json(&["sweep", "swept.toml", "--out", "whole", "--json"]);
@@ -140,15 +145,15 @@ fn interrupted_sweep_continues() {
 }
 
 #[test]
-fn two_sweeps_do_not_share_a_folder() {
+fn rejects_second_sweep_in_same_folder() {
     let cell = cell(&LAB.replace("\"2 s\"", "\"20 h\""));
     let child = cell.start(&["sweep", "swept.toml"]);
     wait_for("the first run", || !cell.runs("sweeps/swept").is_empty());
-    let said = cell.netarium(&["sweep", "swept.toml"]);
+    let printed = cell.netarium(&["sweep", "swept.toml"]);
     signal(child.id(), "-INT");
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
-    assert_eq!(said.code, Some(2), "{}", said.err);
-    assert!(said.err.contains("another sweep uses sweeps/swept"), "{}", said.err);
+    assert_eq!(printed.code, Some(2), "{}", printed.err);
+    assert!(printed.err.contains("another sweep uses sweeps/swept"), "{}", printed.err);
 }
 
 #[test]
@@ -167,10 +172,10 @@ fn sweep_repeats_interrupted_runs_and_not_limited_ones() {
 }
 
 #[test]
-fn sweep_into_an_unusable_folder_is_a_machine_error() {
+fn reports_unusable_sweep_folder() {
     let cell = cell(LAB);
     cell.write("file", "");
-    let said = cell.netarium(&["sweep", "swept.toml", "--out", "file/sweep"]);
-    assert_eq!(said.code, Some(4), "{}", said.err);
-    assert!(said.err.contains("file/sweep"), "{}", said.err);
+    let printed = cell.netarium(&["sweep", "swept.toml", "--out", "file/sweep"]);
+    assert_eq!(printed.code, Some(4), "{}", printed.err);
+    assert!(printed.err.contains("file/sweep"), "{}", printed.err);
 }

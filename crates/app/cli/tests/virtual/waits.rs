@@ -82,7 +82,7 @@ fn lindley(arrivals: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn printed_waits_of_poisson_arrivals_are_those_of_an_md1_queue() {
+fn queueing_delays_of_poisson_arrivals_match_md1() {
     let load = 0.7;
     let arrivals = poisson(200_000, SERVICE_NS as f64 / load);
     let expected = lindley(&arrivals);
@@ -117,7 +117,7 @@ fn printed_waits_of_poisson_arrivals_are_those_of_an_md1_queue() {
 }
 
 #[test]
-fn printed_maximum_wait_of_a_full_queue_is_exact() {
+fn maximum_queueing_delay_of_full_queue_is_exact() {
     let cell = Cell::new();
     // Twice the link's rate, 100 packets of 0.8 ms each.
     let flow = "packet = \"934 B\"\nrate = \"18.68 Mbit/s\"\nduration = \"10 s\"";

@@ -84,7 +84,7 @@ pub(crate) struct Access {
     pub(crate) credentials: Option<PathBuf>,
 }
 
-/// The cluster.
+/// The arguments that select a cluster.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
     /// The cluster: the address of an agent, HOST or HOST:PORT, or a file with several (.toml)

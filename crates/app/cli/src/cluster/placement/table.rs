@@ -4,8 +4,8 @@ use base::Bandwidth;
 use lab::plan::Plan;
 use placement::{Bound, BoundedBy, HEADROOM, Machine, Placement, Share, Terms, names, rate};
 
-/// Further flows between machines are only counted.
-const MAX_FLOWS: usize = 20;
+/// Maximum number of listed flows between machines; further ones are only counted.
+const MAX_LISTED_FLOWS: usize = 20;
 
 /// The placement as a table, with the flows between machines, reasons and warnings.
 pub(super) fn table(
@@ -26,7 +26,7 @@ pub(super) fn table(
         lines.push(format!("{}: {}", share.name, names(plan, &share.hosts)));
     }
     lines.push(cut_line(placement));
-    for flow in placement.cut.iter().take(MAX_FLOWS) {
+    for flow in placement.cut.iter().take(MAX_LISTED_FLOWS) {
         let [from, to] = flow.machines.map(|agent| &placement.machines[agent.index()].name);
         let rate = flow.rate.map_or_else(|| "any rate".to_owned(), shown);
         let delay = flow.delay.map_or_else(String::new, |delay| {
@@ -37,7 +37,7 @@ pub(super) fn table(
         let name = &plan.flows[flow.flow.index()].name;
         lines.push(format!("  {name}: {from} to {to}, {rate}{delay}"));
     }
-    if let Some(more) = placement.cut.len().checked_sub(MAX_FLOWS).filter(|more| *more > 0) {
+    if let Some(more) = placement.cut.len().checked_sub(MAX_LISTED_FLOWS).filter(|more| *more > 0) {
         lines.push(format!("  and {more} more"));
     }
     lines.extend(placement.reasons.iter().map(|reason| format!("note: {reason}")));

@@ -1,15 +1,14 @@
-//! Links that fail, ends without MCTCP, and unreachable targets.
+//! Failed links, peers without MCTCP, and unreachable targets.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use super::world::{NETARIUM, Running, SERVERS, TARGET, World, until};
+use super::world::{NETARIUM, Running, SERVERS, TARGET, World, requires_world, until};
 
-/// Drops all packets of a device.
-fn silence(world: &World, device: &str) {
+fn drop_packets(world: &World, device: &str) {
     world.server.run(&format!(
-        "nft 'table inet silence {{
+        "nft 'table inet drop_packets {{
            chain i {{ type filter hook input priority 0; iifname {device} drop; }}
            chain o {{ type filter hook output priority 0; oifname {device} drop; }}
          }}'"
@@ -17,35 +16,33 @@ fn silence(world: &World, device: &str) {
 }
 
 #[test]
-fn a_link_dies_in_the_middle_and_every_byte_arrives() {
-    let test = "a_link_dies_in_the_middle_and_every_byte_arrives";
-    let Some(world) = World::new(test) else { return };
+fn download_survives_link_failure() {
+    let world = requires_world!();
     let (_web, _serve) = (world.web(), world.serve(&[]));
     let _proxy = world.proxy(&["--socks", "127.0.0.1:1080"]);
     for device in ["s1", "s2"] {
         let fetch = world.fetch_over_both_links("--proxy socks5://127.0.0.1:1080");
-        silence(&world, device);
+        drop_packets(&world, device);
         assert_eq!(fetch.output().trim(), world.hash, "{device}");
         // A new session uses the remaining link.
         let line = format!("curl --silent --proxy socks5://127.0.0.1:1080 http://{TARGET}/key");
         assert_eq!(world.client.run(&line).len(), 33);
-        world.server.run("nft delete table inet silence");
+        world.server.run("nft delete table inet drop_packets");
     }
     assert_eq!(world.status("proxy")["fallbacks_total"], 0);
 }
 
 /// One server address, reached through the first device unless a connection is bound to the other.
 #[test]
-fn a_dead_first_path_leaves_the_other_for_one_server_address() {
-    let test = "a_dead_first_path_leaves_the_other_for_one_server_address";
-    let Some(world) = World::new(test) else { return };
+fn uses_second_path_to_same_server_address() {
+    let world = requires_world!();
     world.client.run("ip r a 10.99.0.0/16 via 10.61.2.2 metric 100");
     let key = world.key();
     let key: Vec<&str> = key.iter().map(String::as_str).collect();
     let _web = world.web();
     let listen = [&["--listen", TARGET][..], &key].concat();
     let _serve = world.start(&world.server, "serve", &listen);
-    silence(&world, "s1");
+    drop_packets(&world, "s1");
     for paths in [&["--path", "10.61.1.1", "--path", "10.61.2.1"][..], &[]] {
         let words = ["--server", TARGET, "--allow-plain", "--socks", "127.0.0.1:1080"];
         let all = [&words[..], &key, paths].concat();
@@ -58,8 +55,8 @@ fn a_dead_first_path_leaves_the_other_for_one_server_address() {
 }
 
 #[test]
-fn plain_tcp_takes_the_place_and_is_counted() {
-    let Some(world) = World::new("plain_tcp_takes_the_place_and_is_counted") else { return };
+fn falls_back_to_plain_tcp_and_counts_it() {
+    let world = requires_world!();
     let _web = world.web();
     // There is no listener at the server's port.
     let mut proxy = world.proxy(&["--socks", "127.0.0.1:1080", "--allow-plain"]);
@@ -77,8 +74,8 @@ fn plain_tcp_takes_the_place_and_is_counted() {
 }
 
 #[test]
-fn both_ends_do_without_the_other() {
-    let Some(world) = World::new("both_ends_do_without_the_other") else { return };
+fn interoperates_with_peers_without_mctcp() {
+    let world = requires_world!();
     let _web = world.web();
     let to = format!("{TARGET}:80");
     let listen = ["--listen", "10.61.1.2:8080", "--to", &to];
@@ -108,8 +105,7 @@ fn both_ends_do_without_the_other() {
 
 #[test]
 fn distinguishes_forbidden_from_unreachable_targets() {
-    let test = "distinguishes_forbidden_from_unreachable_targets";
-    let Some(world) = World::new(test) else { return };
+    let world = requires_world!();
     let _serve = world.serve(&["--allow", &format!("{TARGET}:81"), "--allow", "*.example"]);
     let _proxy = world.proxy(&["--socks", "127.0.0.1:1080", "--http", "127.0.0.1:3128"]);
     let code = |url: &str| {
@@ -129,8 +125,8 @@ fn distinguishes_forbidden_from_unreachable_targets() {
 }
 
 #[test]
-fn a_wrong_key_is_no_reason_for_plain_tcp() {
-    let Some(world) = World::new("a_wrong_key_is_no_reason_for_plain_tcp") else { return };
+fn wrong_key_causes_no_fallback() {
+    let world = requires_world!();
     let (_web, first) = (world.web(), world.serve(&[]));
     std::fs::write(world.path("other"), "fedcba9876543210fedcba9876543210\n").unwrap();
     let other = world.path("other").to_str().unwrap().to_owned();
@@ -144,7 +140,7 @@ fn a_wrong_key_is_no_reason_for_plain_tcp() {
     }
     assert_eq!(world.status("serve")["sessions_total"], 0);
     let refused = || world.status("serve")["listener"]["failed_total"].as_u64();
-    until("it is counted", || refused() > Some(0));
+    until("the failure is counted", || refused() > Some(0));
     // A killed proxy leaves its socket, which the next one replaces.
     drop(first);
     let socket = world.path("serve.sock");
@@ -175,7 +171,7 @@ fn connect_ends_when_its_output_is_closed() {
     let mut output = connect.0.stdout.take().unwrap();
     output.read_exact(&mut [0; 5]).unwrap();
     drop(output);
-    until("it ends", || connect.0.try_wait().unwrap().is_some());
+    until("the command ends", || connect.0.try_wait().unwrap().is_some());
     assert!(connect.0.wait().unwrap().success());
     service.join().unwrap();
 }

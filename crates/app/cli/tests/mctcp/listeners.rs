@@ -5,11 +5,11 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::world::{NETARIUM, Running, SERVERS, TARGET, World, until};
+use super::world::{NETARIUM, Running, SERVERS, TARGET, World, requires_world, until};
 
 #[test]
-fn a_download_through_socks_takes_both_links() {
-    let Some(world) = World::new("a_download_through_socks_takes_both_links") else { return };
+fn socks_download_uses_both_links() {
+    let world = requires_world!();
     let (_web, _serve) = (world.web(), world.serve(&[]));
     let mut proxy = world.proxy(&["--socks", "127.0.0.1:1080", "--metrics", "127.0.0.1:9000"]);
     let fetch = world.fetch_over_both_links("--proxy socks5://127.0.0.1:1080");
@@ -27,8 +27,8 @@ fn a_download_through_socks_takes_both_links() {
 }
 
 #[test]
-fn a_server_tells_of_its_other_address() {
-    let Some(world) = World::new("a_server_tells_of_its_other_address") else { return };
+fn server_advertises_other_address() {
+    let world = requires_world!();
     let (_web, _serve) = (world.web(), world.serve(&[]));
     let key = world.path("key").to_str().unwrap().to_owned();
     let words = ["--server", "10.61.1.2", "--key-file", &key, "--socks", "127.0.0.1:1080"];
@@ -38,8 +38,8 @@ fn a_server_tells_of_its_other_address() {
 }
 
 #[test]
-fn http_connect_asks_for_names_and_passwords() {
-    let Some(world) = World::new("http_connect_asks_for_names_and_passwords") else { return };
+fn http_connect_requires_credentials() {
+    let world = requires_world!();
     let (_web, _serve) = (world.web(), world.serve(&[]));
     fs::write(world.path("users"), "ann:secret\n").unwrap();
     let users = world.path("users").to_str().unwrap().to_owned();
@@ -62,19 +62,19 @@ fn http_connect_asks_for_names_and_passwords() {
 
 #[test]
 fn iperf_runs_through_a_forwarded_port() {
-    let Some(world) = World::new("iperf_runs_through_a_forwarded_port") else { return };
+    let world = requires_world!();
     let _serve = world.serve(&["--allow", &format!("{TARGET}:5201")]);
     let _proxy = world.proxy(&["--forward", &format!("5000={TARGET}:5201")]);
     let mut command = world.server.command(&["iperf3", "--server", "--bind", TARGET]);
     let _iperf = Running(command.stdout(Stdio::null()).spawn().unwrap());
     until("iperf3 listens", || world.server.run("ss -Hltn").contains(":5201"));
     // The client may report the end while its data are still in flight.
-    for (how, least) in [("--time 2", 1), ("--bytes 4M --reverse", 4 << 20)] {
+    for (how, min) in [("--time 2", 1), ("--bytes 4M --reverse", 4 << 20)] {
         let line = format!("iperf3 -c 127.0.0.1 -p 5000 --json {how}");
         let text = world.client.run(&line);
         let result: Value = serde_json::from_str(&text).unwrap();
         let bytes = result["end"]["sum_received"]["bytes"].as_u64().unwrap();
-        assert!(bytes >= least, "{how}: {bytes}");
+        assert!(bytes >= min, "{how}: {bytes}");
     }
     assert_eq!(world.status("proxy")["fallbacks_total"], 0);
     // Each run has a control connection and a data connection.
@@ -92,8 +92,8 @@ print(sha.hexdigest())
 "#;
 
 #[test]
-fn standard_input_goes_over_both_links_in_tls() {
-    let test = "standard_input_goes_over_both_links_in_tls";
+fn connect_sends_stdin_over_both_links_in_tls() {
+    let test = "connect_sends_stdin_over_both_links_in_tls";
     let Some(world) = World::new(test) else { return };
     let made = world.server.try_run(&format!(
         "cd {}; openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
@@ -111,7 +111,7 @@ fn standard_input_goes_over_both_links_in_tls() {
     let _serve = world.serve(&["--tls-cert", &certificate, "--tls-key", &key]);
     let sink = world.server.command(&["python3", "-c", SINK]).stdout(Stdio::piped()).spawn();
     let sink = Running(sink.unwrap());
-    until("it listens", || world.server.run("ss -Hltn").contains(":7000"));
+    until("the sink listens", || world.server.run("ss -Hltn").contains(":7000"));
     let psk = file("key");
     let words = [
         &[NETARIUM, "mctcp", "connect", "10.99.0.1:7000", "--json", "--key-file", &psk],

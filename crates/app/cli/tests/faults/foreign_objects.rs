@@ -8,12 +8,15 @@ use super::cell::{self, Inventory};
 
 #[test]
 fn ignores_processes_and_devices_of_others() {
-    cell::run("ignores_processes_and_devices_of_others", "faults::strangers::alone");
+    cell::run(
+        "ignores_processes_and_devices_of_others",
+        "faults::foreign_objects::change_no_foreign_objects",
+    );
 }
 
 /// A namespace with devices, a mount, processes and files that resemble those of a lab; a registry
 /// entry of a run whose process numbers now belong to other processes.
-const STRANGERS: &str = "
+const FOREIGN_OBJECTS: &str = "
     ip link add eth0 type dummy 2>/dev/null || ip tuntap add dev eth0 mode tun
     ip link set eth0 up
     ip addr add 10.0.0.1/30 dev eth0
@@ -25,20 +28,20 @@ const STRANGERS: &str = "
 
 #[test]
 #[ignore = "runs in a cell, started by ignores_processes_and_devices_of_others"]
-fn alone() {
+fn change_no_foreign_objects() {
     if !cell::is_inside() {
         return;
     }
     let bench = Bench::new();
-    let made = Command::new("sh").args(["-ec", STRANGERS]).status().unwrap();
+    let made = Command::new("sh").args(["-ec", FOREIGN_OBJECTS]).status().unwrap();
     assert!(made.success());
-    let mut stranger = Command::new("unshare")
+    let mut foreign = Command::new("unshare")
         .args(["--net", "--mount", "sleep", "600"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    until("the stranger to be itself", || {
-        let name = fs::read_to_string(format!("/proc/{}/comm", stranger.id())).unwrap();
+    until("the foreign process to execute sleep", || {
+        let name = fs::read_to_string(format!("/proc/{}/comm", foreign.id())).unwrap();
         (name.trim() == "sleep").then_some(())
     });
     let registry = bench.path().join("netarium");
@@ -53,7 +56,7 @@ fn alone() {
     fs::write(keep.join("file"), "mine").unwrap();
     let before = Inventory::take(&bench);
 
-    let process = serde_json::json!({"pid": stranger.id(), "started_ticks": 1});
+    let process = serde_json::json!({"pid": foreign.id(), "started_ticks": 1});
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let entry = serde_json::json!({
         "schema": "netarium.lab/1", "name": "old", "lab": "old", "id": "abcdef",
@@ -70,13 +73,13 @@ fn alone() {
             1 => assert_eq!(bench.netarium(&["clean"]).status.code(), Some(0)),
             _ => {
                 let run = bench.run_with(lab, &["--name", "old"]).passed();
-                let said = run.stdout(run.record()["programs"][0]["name"].as_str().unwrap());
-                assert!(said.contains("eth0"), "{said}");
+                let printed = run.stdout(run.record()["programs"][0]["name"].as_str().unwrap());
+                assert!(printed.contains("eth0"), "{printed}");
             }
         }
         cleaned += u32::from(!registry.join("old.json").exists());
         before.returns(&bench, "or taken away");
-        assert!(stranger.try_wait().unwrap().is_none(), "a stranger's process was killed");
+        assert!(foreign.try_wait().unwrap().is_none(), "a foreign process was killed");
     }
     assert_eq!(cleaned, 3, "stale entries stay");
     assert_eq!(bench.netarium(&["down", "--all"]).status.code(), Some(0));
@@ -88,6 +91,6 @@ fn alone() {
     }
     let address = Command::new("ip").args(["-o", "addr", "show", "eth0"]).output().unwrap();
     assert!(String::from_utf8_lossy(&address.stdout).contains("10.0.0.1/30"));
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    foreign.kill().unwrap();
+    foreign.wait().unwrap();
 }

@@ -9,8 +9,7 @@ use crate::terminal::{Style, Terminal};
 use crate::{Failure, Verdict};
 use run::Exit;
 
-/// How long the timers are measured.
-const MEASUREMENT: Span = Span::from_secs(5);
+const TIMER_MEASUREMENT: Span = Span::from_secs(5);
 
 pub(crate) fn doctor(args: &Doctor, terminal: &Terminal) -> Verdict {
     let facts = Facts::collect()
@@ -18,7 +17,7 @@ pub(crate) fn doctor(args: &Doctor, terminal: &Terminal) -> Verdict {
     let mut findings = findings(&facts);
     if !args.quick {
         terminal.note("measuring the timers of this machine for 5 s");
-        let effects = emu::doctor::measure(MEASUREMENT)
+        let effects = emu::doctor::measure(TIMER_MEASUREMENT)
             .map_err(|e| Failure::machine(format!("cannot measure the timers: {e}")))?;
         findings.push(prediction(&effects));
     }
