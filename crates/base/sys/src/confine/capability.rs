@@ -46,13 +46,7 @@ impl Capabilities {
 
     /// The effective capabilities of the calling thread.
     pub fn effective() -> Result<Self> {
-        let header = Header { version: VERSION, pid: 0 };
-        let mut data = [Data { effective: 0, permitted: 0, inheritable: 0 }; 2];
-        // SAFETY: version 3 reads a header and fills two elements of data; both outlive the call.
-        let result =
-            unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) };
-        check("capget", result as libc::c_int)?;
-        Ok(Self(u64::from(data[1].effective) << u32::BITS | u64::from(data[0].effective)))
+        Ok(Self::join(get()?.map(|half| half.effective)))
     }
 
     /// Whether the calling thread has these capabilities in its effective set.
@@ -66,6 +60,10 @@ impl Capabilities {
 
     fn halves(self) -> [u32; 2] {
         [self.0 as u32, (self.0 >> u32::BITS) as u32]
+    }
+
+    fn join([low, high]: [u32; 2]) -> Self {
+        Self(u64::from(high) << u32::BITS | u64::from(low))
     }
 }
 
@@ -104,7 +102,17 @@ pub fn limit(keep: Capabilities) -> Result<()> {
             };
         }
     }
-    set(keep.common(Capabilities::effective()?))
+    let keep = keep.common(Capabilities::effective()?);
+    // A filter of system calls may permit no change where none is needed.
+    if is_limited(keep)? { Ok(()) } else { set(keep) }
+}
+
+/// Whether the calling thread, and what it executes, has exactly, or at most, these capabilities.
+fn is_limited(keep: Capabilities) -> Result<bool> {
+    let now = get()?;
+    Ok(Capabilities::join(now.map(|half| half.permitted)) == keep
+        && Capabilities::join(now.map(|half| half.effective)) == keep
+        && keep.contains(Capabilities::join(now.map(|half| half.inheritable))))
 }
 
 /// Programs that the calling thread executes keep all of its capabilities without being root
@@ -129,6 +137,15 @@ pub(super) fn set(capabilities: Capabilities) -> Result<()> {
     set_with_inheritable(capabilities, Capabilities::NONE)
 }
 
+fn get() -> Result<[Data; 2]> {
+    let header = Header { version: VERSION, pid: 0 };
+    let mut data = [Data { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    // SAFETY: version 3 reads a header and fills two elements of data; both outlive the call.
+    let result = unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) };
+    check("capget", result as libc::c_int)?;
+    Ok(data)
+}
+
 fn set_with_inheritable(capabilities: Capabilities, inheritable: Capabilities) -> Result<()> {
     let header = Header { version: VERSION, pid: 0 };
     let [own, passed] = [capabilities.halves(), inheritable.halves()];
@@ -144,6 +161,15 @@ fn set_with_inheritable(capabilities: Capabilities, inheritable: Capabilities) -
 mod tests {
     use super::*;
 
+    fn status() -> String {
+        std::fs::read_to_string("/proc/thread-self/status").unwrap()
+    }
+
+    /// The lines of the capability sets.
+    fn capabilities(status: &str) -> String {
+        status.lines().filter(|line| line.starts_with("Cap")).collect()
+    }
+
     #[test]
     fn limit_removes_capabilities_for_good() {
         // Capabilities are per thread.
@@ -153,10 +179,25 @@ mod tests {
             let after = Capabilities::effective().unwrap();
             assert_eq!(after, before.common(Capabilities::NET_RAW));
             if before.contains(Capabilities::SETPCAP) {
-                let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+                let status = status();
                 assert!(status.contains("CapBnd:\t0000000000002000"), "{status}");
             }
             assert!(set(before).is_err() || before == after);
+        };
+        std::thread::spawn(work).join().unwrap();
+    }
+
+    #[test]
+    fn limit_changes_nothing_where_nothing_is_to_remove() {
+        let work = || {
+            limit(Capabilities::NET_ADMIN.and(Capabilities::NET_RAW)).unwrap();
+            pass_on().unwrap();
+            let before = status();
+            limit(Capabilities::NET_ADMIN.and(Capabilities::NET_RAW)).unwrap();
+            assert_eq!(capabilities(&before), capabilities(&status()));
+            // A change of the permitted set clears the inheritable one.
+            limit(Capabilities::NET_RAW).unwrap();
+            assert!(capabilities(&status()).contains("CapInh:\t0000000000000000"));
         };
         std::thread::spawn(work).join().unwrap();
     }
