@@ -25,6 +25,10 @@ use crate::clock::LabClock;
 /// path's CPU time, with 100 µs a fifth, and the latency of the last packets is similar.
 const SECOND_THREAD_DELAY: Span = Span::from_micros(100);
 
+/// After it has woken for nothing, the second thread sleeps for at least this: while packets are
+/// due every few microseconds, it must not wake for each of them.
+const SECOND_THREAD_REST: Span = Span::from_micros(400);
+
 /// Builds the state of the data path, in its first thread.
 pub(super) fn build(
     setup: Setup,
@@ -166,6 +170,7 @@ fn run_second(
     let _ = sched::set_timer_slack(1);
     let _ = sched::set_slice(TIME_SLICE_NANOS);
     let mut realtime = false;
+    let mut rest_end = 0;
     while !signal.ended.load(Ordering::SeqCst) {
         if signal.realtime.load(Ordering::Relaxed) != realtime {
             realtime = !realtime;
@@ -174,21 +179,25 @@ fn run_second(
         }
         let last_announced = signal.announced.load(Ordering::SeqCst);
         let deadline = signal.deadline.load(Ordering::SeqCst);
-        let wake = deadline.saturating_add(SECOND_THREAD_DELAY.as_nanos());
-        let left = Span::from_nanos(wake.saturating_sub(clock.now().as_nanos()));
-        if left.is_positive() {
-            signal.sleep(last_announced, deadline, left);
-            continue;
-        }
-        match cell.try_lock() {
-            Ok(mut worker) => {
-                worker.handle_due(clock.now());
-                signal.announce(worker.next_sleep().deadline);
+        let overdue = deadline.saturating_add(SECOND_THREAD_DELAY.as_nanos());
+        if overdue <= clock.now().as_nanos() {
+            match cell.try_lock() {
+                Ok(mut worker) => {
+                    worker.handle_due(clock.now());
+                    signal.announce(worker.next_sleep().deadline);
+                    rest_end = 0;
+                    continue;
+                }
+                // The first thread works.
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Poisoned(_)) => break,
             }
-            // The first thread works, and announces its next sleep.
-            Err(TryLockError::WouldBlock) => signal.sleep(last_announced, u64::MAX, Span::MAX),
-            Err(TryLockError::Poisoned(_)) => break,
         }
+        // A deadline before the end of the rest does not wake this thread.
+        let until = if overdue < rest_end { 0 } else { deadline };
+        let left = overdue.max(rest_end).saturating_sub(clock.now().as_nanos());
+        signal.sleep(last_announced, until, Span::from_nanos(left));
+        rest_end = (clock.now() + SECOND_THREAD_REST).as_nanos();
     }
     usage.until(Usage::of_this_thread())
 }
