@@ -361,8 +361,11 @@ class Writer:
         self.add('        self._put("lab", LabSection, keys)')
 
     def write(self) -> str:
-        self.values()
         sections = self.schema["properties"]
+        classes = [key for key in sections if key not in ("lab", "node", "link", "generate")]
+        names = [*(title(self.section(key)[0]) for key in classes), "bulk"]
+        self.add("", "__all__ = [", *(f'    "{name}",' for name in names), "]")
+        self.values()
         self.add("", "")
         for key in sections:
             name, _ = self.section(key)
@@ -370,9 +373,8 @@ class Writer:
                 self.quantities(quantities_name(name), self.definitions[name]["properties"])
         self.add("", "", "class LabSection(Section):", '    """Settings of the whole run."""', "")
         self.add("    _quantities = _LAB")
-        for key in sections:
-            if key not in ("lab", "node", "link", "generate"):
-                self.section_class(key)
+        for key in classes:
+            self.section_class(key)
         self.bulk()
         self.add("", "")
         self.changes()

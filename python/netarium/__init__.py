@@ -38,19 +38,7 @@ from ._run import (
     RunSet as RunSet,
     Verdict as Verdict,
 )
-from ._schema import (
-    Bundle as Bundle,
-    Cluster as Cluster,
-    Control as Control,
-    Event as Event,
-    Expectation as Expectation,
-    Flow as Flow,
-    Import as Import,
-    Mirror as Mirror,
-    Program as Program,
-    SessionGenerator as SessionGenerator,
-    bulk as bulk,
-)
+from ._schema import *  # The classes of sections, and bulk
 from ._section import Link as Link, Node as Node, Section as Section
 from ._statistics import Interval as Interval, diff as diff, paired as paired, summary as summary
 from ._sweep import RayExecutor as RayExecutor, sweep as sweep

@@ -35,8 +35,7 @@ def binary() -> str:
     The environment variable `NETARIUM_BINARY`, else the scripts of this Python (where
     `pip install netarium` puts it), else `PATH`. Raises CapabilityError if there is none.
     """
-    named = os.environ.get("NETARIUM_BINARY")
-    if named:
+    if named := os.environ.get("NETARIUM_BINARY"):
         if os.access(named, os.X_OK):
             return named
         raise CapabilityError(f"NETARIUM_BINARY={named} is not a program", "unset it or correct it")
@@ -56,8 +55,8 @@ def start(words: Sequence[str], **streams: Any) -> Child:
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     # A second interrupt kills the command. In the main thread, which gets Ctrl-C, the command has
     # its own session and `wait` passes the interrupt on; in others it gets that of the terminal.
-    own = {"start_new_session": threading.current_thread() is threading.main_thread()}
-    keys: dict[str, Any] = {**pipes, **own, **streams}
+    is_main = threading.current_thread() is threading.main_thread()
+    keys: dict[str, Any] = {**pipes, "start_new_session": is_main, **streams}
     return subprocess.Popen([binary(), *words], text=True, errors="replace", **keys)
 
 
@@ -114,15 +113,14 @@ def wait(child: Child) -> Result:
             raise
     finally:
         del awaited[thread]
-    objects = [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
+    objects = [json.loads(line) for line in stdout.split("\n") if line.startswith("{")]
     return Result(code if code >= 0 else INTERRUPTED, objects, stderr)
 
 
 def interrupt(threads: Iterable[int]) -> None:
     """Interrupts the commands for which these threads wait."""
     for thread in threads:
-        child = awaited.get(thread)
-        if child is not None:
+        if child := awaited.get(thread):
             child.send_signal(signal.SIGINT)
 
 
@@ -159,9 +157,8 @@ def fail(result: Result, text: str | None = None) -> NoReturn:
             raise LabError([Diagnostic(**error) for error in keys], file, text)
         if found.get("schema") == "netarium.error/1":
             message, help_text = found["message"], found["help"]
-    if not message:
-        reasons = [reason for found in result.objects for reason in found.get("reasons") or []]
-        message = "; ".join(reasons) or result.stderr.strip()
+    reasons = [reason for found in result.objects for reason in found.get("reasons") or []]
+    message = message or "; ".join(reasons) or result.stderr.strip()
     message = message or f"netarium ended with exit code {result.exit_code}"
     if result.exit_code in (1, 2):
         raise LabError([Diagnostic(None, message, help_text)])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import fnmatch
-import itertools
 import os
 import re
-import threading
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, TypedDict, overload
 
@@ -16,15 +15,13 @@ from . import _binary, _run, _toml, _up
 from ._errors import Diagnostic, LabError
 from ._run import PathLike, Run, RunSet
 from ._schema import Keys
-from ._section import Link, Node, Section, link_name, without_unit
+from ._section import Link, Node, Section, given_keys, link_name
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Settings = Mapping[str, Any]
 """Values for fields of a lab, such as `{"link.core.delay": "10 ms"}`."""
-
-numbers = itertools.count()
 
 
 class Overrides(TypedDict, total=False):
@@ -46,12 +43,11 @@ class RunKeys(Overrides, total=False):
 
 def overrides(**given: Unpack[Overrides]) -> list[str]:
     """The options that override values of a lab file."""
-    duration = given.get("duration")
-    if duration is not None and not isinstance(duration, str):
-        raise without_unit("duration", duration, "10 s")
-    options = [(f"--{key}", given.get(key)) for key in ("duration", "seed", "name")]
-    options += [("--set", _toml.setting(*pair)) for pair in (given.get("set") or {}).items()]
-    return [word for key, value in options if value is not None for word in (key, str(value))]
+    keys = given_keys(given, {"duration": "10 s"})
+    fields = keys.pop("set", {})
+    options = [(f"--{key}", str(value)) for key, value in keys.items()]
+    options += [("--set", _toml.setting(*pair)) for pair in fields.items()]
+    return [word for option in options for word in option]
 
 
 class Lab(Keys):
@@ -155,14 +151,12 @@ class Lab(Keys):
                 yield str(path), None
                 return
         text = lab.to_toml()
-        path = folder / f".netarium-{os.getpid()}-{threading.get_ident()}-{next(numbers)}.toml"
-        with _binary.guarded('rm -f -- "$0"', str(path)):
-            with open(path, "x", encoding="utf-8") as file:
+        keys: Any = {"prefix": ".netarium-", "suffix": ".toml", "dir": folder}
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", **keys) as file:
+            with _binary.guarded('rm -f -- "$0"', file.name):
                 file.write(text)
-            try:
-                yield str(path), text
-            finally:
-                path.unlink()
+                file.flush()
+                yield file.name, text
 
     def check(self) -> list[dict[str, Any]]:
         """Checks the lab. Returns an object for each run of it, with the numbers of its parts.

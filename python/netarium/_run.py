@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import csv
 import functools
 import html
+import io
 import json
 import os
 import re
@@ -16,22 +18,14 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 from . import _binary, _plot
 from ._errors import FailedRunError, NetariumError, ProgramError, RunInterrupted, UntrustedRunError
-from ._table import (
-    TYPES,
-    WIDTH,
-    Column,
-    Table,
-    html_table,
-    parse_csv,
-    plain_columns,
-    shortened,
-    text_table,
-)
+from ._table import WIDTH, Column, Table, html_table, plain_columns, shortened, text_table
 
 PathLike = str | os.PathLike[str]
 UNTRUSTED, PROGRAM = 3, 5
 # Exit codes of a run that has results; other codes are errors.
 WITH_RESULTS = (0, 1, UNTRUSTED, PROGRAM, _binary.INTERRUPTED)
+# The types that `netarium export` names.
+TYPES = {"int64": int, "float64": float, "text": str}
 SUMMARIES = ("flows", "links", "programs", "bundles", "control", "simulation", "lateness", "load")
 
 
@@ -80,19 +74,16 @@ class ProgramResult(NamedTuple):
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return found
+def cell(of: type, text: str) -> Any:
+    """A value of a CSV file; an empty number is None."""
+    return None if text == "" and of is not str else of(text)
 
 
 def samples(name: str, about: str) -> functools.cached_property[Table]:
     """The attribute of a run for one of its tables of samples."""
-
-    def table(run: Run) -> Table:
-        return run.table(name)
-
-    table.__doc__ = about
-    return functools.cached_property(table)
+    found: functools.cached_property[Table] = functools.cached_property(lambda run: run.table(name))
+    found.__doc__ = about
+    return found
 
 
 class Run:
@@ -102,13 +93,13 @@ class Run:
         path = Path(folder)
         self.folder: Path = path.parent if path.name == "run.json" else path
         """The run folder."""
-        self.record = read_json(self.folder / "run.json")
+        self.record: dict[str, Any] = json.loads((self.folder / "run.json").read_bytes())
         """The content of `run.json`."""
         if self.record["status"] == "running":
             # The binary completes the record of a killed run.
             with contextlib.suppress(NetariumError):
                 _binary.call("export", str(self.folder))
-                self.record = read_json(self.folder / "run.json")
+                self.record = json.loads((self.folder / "run.json").read_bytes())
         self.name = str(self.record["name"])
         """The name of the lab."""
         self.seed = int(self.record["seed"])
@@ -133,12 +124,10 @@ class Run:
     @property
     def verdict(self) -> Verdict:
         """Whether the numbers can be trusted, for a failed run too. Not without a verdict."""
-        found = self.record["verdict"] or {
-            "trusted": False,
-            "machine_fit": False,
-            "reasons": ["the run has no verdict yet"],
-        }
-        return Verdict(**{key: found[key] for key in Verdict._fields})
+        found = self.record["verdict"]
+        if not found:
+            return Verdict(False, False, ["the run has no verdict yet"])
+        return Verdict(*(found[key] for key in Verdict._fields))
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -151,8 +140,7 @@ class Run:
     @property
     def programs(self) -> dict[str, ProgramResult]:
         """The programs by name."""
-        keys = [key for key in ProgramResult._fields if key != "folder"]
-        folder = self.folder / "programs"
+        keys, folder = ProgramResult._fields[:-1], self.folder / "programs"
         found = [{key: program[key] for key in keys} for program in self.record["programs"]]
         return {p["name"]: ProgramResult(**p, folder=folder / p["name"]) for p in found}
 
@@ -181,7 +169,11 @@ class Run:
     @functools.cached_property
     def _columns(self) -> dict[str, list[Column]]:
         (found,) = _binary.call("export", str(self.folder))
-        return listed_columns(found)
+        tables = {table["name"]: table["columns"] for table in found["tables"]}
+        return {
+            name: [Column(c["name"], c["unit"] or "", TYPES.get(c["type"], str)) for c in columns]
+            for name, columns in tables.items()
+        }
 
     @property
     def tables(self) -> list[str]:
@@ -192,13 +184,15 @@ class Run:
         """A table of samples. Raises KeyError if the run has no such table."""
         if name not in self._columns:
             raise KeyError(f"run has no table {name}; its tables: {', '.join(self.tables)}")
-        columns = self._columns[name]
+        types = [column.type for column in self._columns[name]]
 
         def load() -> list[tuple[Any, ...]]:
-            words = ["export", str(self.folder), name, "--format", "csv"]
-            return parse_csv(_binary.output(*words), columns)
+            text = _binary.output("export", str(self.folder), name, "--format", "csv")
+            lines = csv.reader(io.StringIO(text, newline=""))
+            next(lines)
+            return [tuple(map(cell, types, line)) for line in lines]
 
-        return Table(name, columns, load, self.folder / f"{name}.parquet")
+        return Table(name, self._columns[name], load, self.folder / f"{name}.parquet")
 
     links = samples(
         "links",
@@ -233,6 +227,9 @@ class Run:
         failed = (found for found in self.programs.values() if not found.as_expected)
         text, code = next(((first.stderr, first.exit_code) for first in failed), ("", None))
         raise ProgramError("; ".join(self.reasons), code, text, self)
+
+    def _row(self, values: Mapping[str, str]) -> RunRow:
+        return values, self.seed, self.outcome, self.metrics, str(self.folder)
 
     def _heading(self) -> str:
         clock, seed, end = self.record["clock"], self.record["seed"], self.record["elapsed_s"]
@@ -276,9 +273,7 @@ class Run:
 
     def _picture(self) -> str:
         """The picture of the network in the report as an image; empty without one."""
-        if not self.report.is_file():
-            return ""
-        page = self.report.read_text(encoding="utf-8")
+        page = self.report.read_text(encoding="utf-8") if self.report.is_file() else ""
         style = "".join(re.findall(r"<style>(.*?)</style>", page, re.DOTALL))
         found = re.search(r'<figure class="topology"><svg class="wide"(.*?)</svg>', page, re.DOTALL)
         if not found:
@@ -306,15 +301,6 @@ def scaled(value: float | None, unit: str, factor: float = 1.0) -> str:
     return f"{value / size:.3g} {prefix}{unit}"
 
 
-def listed_columns(found: dict[str, Any]) -> dict[str, list[Column]]:
-    """The columns of each table, from `netarium export RUN --json`."""
-
-    def column(listed: dict[str, Any]) -> Column:
-        return Column(listed["name"], listed["unit"] or "", TYPES.get(listed["type"], str))
-
-    return {table["name"]: list(map(column, table["columns"])) for table in found["tables"]}
-
-
 RunRow = tuple[Mapping[str, str], int, str, dict[str, Metric], str]
 
 
@@ -339,7 +325,7 @@ class RunSet:
     def __init__(self, folder: PathLike) -> None:
         self.folder: Path = Path(folder)
         """The folder of the set."""
-        self.record = read_json(self.folder / "summary.json")
+        self.record: dict[str, Any] = json.loads((self.folder / "summary.json").read_bytes())
         """The content of `summary.json`."""
         self.outcome = str(self.record["outcome"])
         """`failed` if a run failed, else `untrusted` if a run is untrusted, else `passed`."""
@@ -365,8 +351,7 @@ class RunSet:
     @functools.cached_property
     def table(self) -> Table:
         """A row for each run, with the columns of `netarium.sweep`."""
-        rows = [(run.seed, run.outcome, run.metrics, str(run.folder)) for run in self.runs]
-        return run_rows("runs", [({}, *row) for row in rows])
+        return run_rows("runs", [run._row({}) for run in self.runs])
 
     def check(self) -> RunSet:
         """Returns the set if all runs passed; raises the error of the first other run."""

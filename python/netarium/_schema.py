@@ -22,6 +22,20 @@ from ._section import Link, Node, Section, Sections
 if TYPE_CHECKING:
     from ._up import Change
 
+__all__ = [
+    "Event",
+    "Bundle",
+    "Cluster",
+    "Control",
+    "Expectation",
+    "Flow",
+    "Import",
+    "Mirror",
+    "Program",
+    "SessionGenerator",
+    "bulk",
+]
+
 Data = str
 """An amount of data, such as `64 KiB`."""
 

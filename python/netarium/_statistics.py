@@ -81,10 +81,6 @@ Runs = RunSet | Table
 """Replicated runs: a set, or the table of a sweep."""
 
 
-def runs_of(runs: Runs) -> Table:
-    return runs.table if isinstance(runs, RunSet) else runs
-
-
 def summary(runs: Runs, *metrics: str, precision: float | str | None = None) -> Table:
     """Mean, standard deviation and 95 % interval over the seeds of each combination of values.
 
@@ -97,7 +93,7 @@ def summary(runs: Runs, *metrics: str, precision: float | str | None = None) -> 
     values, `metric`, `unit`, `n`, `mean`, `sd`, `low`, `high` and, with `precision`, the number of
     seeds `needed`. `needed` is None with one value, and for a share of a mean of 0.
     """
-    table = runs_of(runs)
+    table = runs.table if isinstance(runs, RunSet) else runs
     names = [column.name for column in table.columns]
     fields = names[: names.index("seed")]
     known = table.columns[names.index("outcome") + 1 : -1]
@@ -119,8 +115,8 @@ def summary(runs: Runs, *metrics: str, precision: float | str | None = None) -> 
             if not measured:
                 continue
             of = Interval.of(measured)
-            found.append({**dict(zip(fields, values)), "metric": name, "unit": unit})
-            found[-1].update(of._asdict())
+            head = dict(zip(fields, values), metric=name, unit=unit)
+            found.append({**head, **of._asdict()})
             is_share_of_zero = isinstance(precision, str) and of.mean == 0
             if precision is not None and of.n > 1 and not is_share_of_zero:
                 found[-1]["needed"] = of.needed(precision)
@@ -137,7 +133,7 @@ def paired(first: Runs, second: Runs, metric: str) -> Interval:
     before: dict[int, float] = {}
     after: dict[int, float] = {}
     for found, runs in ((before, first), (after, second)):
-        for row in runs_of(runs):
+        for row in runs.table if isinstance(runs, RunSet) else runs:
             if row.seed in found:
                 what = f"seed {row.seed} has several runs"
                 raise ValueError(f"{what}; select one combination with table.where(…)")

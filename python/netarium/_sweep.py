@@ -9,32 +9,21 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from . import _binary
 from ._lab import Lab, overrides
-from ._run import Metric, PathLike, Run, opened, run_rows
+from ._run import PathLike, Run, RunRow, opened, run_rows
 from ._table import Table, extra
 
 Executor = concurrent.futures.Executor
-Futures = list[concurrent.futures.Future["Point"]]
 Progress = Callable[..., Iterable[Any]]
 """Called as `progress(iterable, total=number)`, like `tqdm.tqdm`; it passes the items on."""
 
 
 class Task(NamedTuple):
-    """One run: a lab with swept values and a seed, and the folder of its results."""
+    """One run: a lab, its swept values, what overrides the lab, and the folder of the results."""
 
     lab: Lab
     values: dict[str, str]
-    settings: dict[str, str]
-    seed: int
-    duration: str | None
+    keys: dict[str, Any]
     folder: Path
-
-
-class Point(NamedTuple):
-    """The result of a task."""
-
-    outcome: str
-    metrics: dict[str, Metric]
-    folder: str
 
 
 class RayExecutor(Executor):
@@ -54,17 +43,14 @@ class RayExecutor(Executor):
         return future
 
 
-def perform(task: Task) -> Point:
+def perform(task: Task) -> RunRow:
     """Runs a task unless its folder has the result."""
     runs = [Run(path) for path in sorted(task.folder.glob("*/run.json"))]
     run = next((run for run in runs if run.record["status"] == "finished"), None)
     if run is None:
-        keys: dict[str, Any] = {"duration": task.duration, "seed": task.seed, "set": task.settings}
-        result, text = task.lab._command("sim", "--no-report", runs=task.folder, **keys)
-        found = opened(result, False, False, text)
-        assert isinstance(found, Run)
-        run = found
-    return Point(run.outcome, run.metrics, str(run.folder))
+        result, text = task.lab._command("sim", "--no-report", runs=task.folder, **task.keys)
+        run = Run(opened(result, False, False, text).folder)
+    return run._row(task.values)
 
 
 def sweep(
@@ -85,9 +71,8 @@ def sweep(
         seeds: The seeds; default: that of the lab.
         duration: Overrides that of the lab.
         executor: Any executor of concurrent.futures, `client.get_executor()` of Dask, or
-            `RayExecutor()`; default: a process per core that this
-            process may use. A run is a task that starts one process
-            and waits for it, so that threads suffice.
+            `RayExecutor()`; default: a process per core that this process may use. A run is a task
+            that starts one process and waits for it, so that threads suffice.
         progress: Shows the number of finished runs: `tqdm.tqdm`, or a function that is called as
             `progress(iterable, total=number)` and passes the items on.
         out: Folder for the results; default: `sweeps/NAME`. Workers on other machines need it
@@ -125,20 +110,19 @@ def sweep(
             resolved = version + _binary.output("check", "--quiet", *words)
             name = hashlib.sha256(resolved.encode()).hexdigest()[:16]
             for seed in chosen or [int(plan["seed"])]:
-                place = folder.absolute() / name / str(seed)
-                tasks.append(Task(lab, values, settings, seed, duration, place))
-    done = points(tasks, executor, progress or (lambda done, total: done))
-    rows = [(task.values, task.seed, *point) for task, point in zip(tasks, done)]
+                keys = {"duration": duration, "seed": seed, "set": settings}
+                tasks.append(Task(lab, values, keys, folder.absolute() / name / str(seed)))
+    rows = rows_of(tasks, executor, progress or (lambda done, total: done))
     return run_rows("sweep", rows)
 
 
-def points(tasks: list[Task], executor: Executor | None, progress: Progress) -> list[Point]:
+def rows_of(tasks: list[Task], executor: Executor | None, progress: Progress) -> list[RunRow]:
     """Performs the tasks; the results are in their order."""
     if executor is not None:
         return results([executor.submit(perform, task) for task in tasks], progress)
     stop, threads = threading.Event(), set()
 
-    def unless_stopped(task: Task) -> Point:
+    def unless_stopped(task: Task) -> RunRow:
         threads.add(threading.get_ident())
         if stop.is_set():
             raise concurrent.futures.CancelledError
@@ -158,7 +142,7 @@ def points(tasks: list[Task], executor: Executor | None, progress: Progress) -> 
             raise
 
 
-def results(futures: Futures, progress: Progress) -> list[Point]:
+def results(futures: list[concurrent.futures.Future[RunRow]], progress: Progress) -> list[RunRow]:
     """The results; after an error or an interrupt, tasks that have not begun are cancelled."""
     try:
         for future in progress(concurrent.futures.as_completed(futures), total=len(futures)):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import html
 import importlib
-import io
 import shutil
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, overload
@@ -209,22 +207,6 @@ def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     body = "".join(line("td", row) for row in rows)
     return f"<table><thead>{line('th', heads)}</thead><tbody>{body}</tbody></table>"
-
-
-TYPES: dict[str, type] = {"int64": int, "float64": float, "text": str}
-"""The types that `netarium export` names."""
-
-
-def parse_csv(text: str, columns: Sequence[Column]) -> list[Values]:
-    """The rows of a CSV text whose first line has the names; an empty number is None."""
-    lines = csv.reader(io.StringIO(text, newline=""))
-    by_name = {column.name: column.type for column in columns}
-    types = [by_name[name] for name in next(lines)]
-
-    def cell(of: type, text: str) -> Any:
-        return None if text == "" and of is not str else of(text)
-
-    return [tuple(map(cell, types, line)) for line in lines]
 
 
 def extra(module: str, name: str) -> Any:

@@ -2,25 +2,18 @@
 
 import contextlib
 import importlib
+import json
 import re
-from typing import Any, Callable, Mapping
+from typing import Any, Mapping
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-
-def escaped(c: str) -> str:
-    if c in SHORT:
-        return SHORT[c]
-    return f"\\u{ord(c):04X}" if ord(c) < 0x20 or ord(c) == 0x7F else c
 
 
 def value(of: Any) -> str:
     """A value; tables are inline."""
-    if isinstance(of, bool):
-        return "true" if of else "false"
-    if isinstance(of, str):
-        return '"' + "".join(map(escaped, of)) + '"'
+    if isinstance(of, (bool, str)):
+        # As in JSON, which does not escape DEL.
+        return json.dumps(of, ensure_ascii=False).replace("\x7f", "\\u007F")
     if isinstance(of, (int, float)):
         return repr(of)
     if isinstance(of, Mapping):
@@ -56,10 +49,9 @@ def write(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def reader() -> Callable[[str], dict[str, Any]]:
+def reader() -> Any:
     """The function `loads` of the first reader that this Python has."""
     for name in ("tomllib", "tomli", "pip._vendor.tomli"):
         with contextlib.suppress(ImportError):
-            loads: Callable[[str], dict[str, Any]] = importlib.import_module(name).loads
-            return loads
+            return importlib.import_module(name).loads
     raise ImportError("Python 3.10 has no reader of TOML; install one: pip install tomli")

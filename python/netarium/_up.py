@@ -49,13 +49,11 @@ def file(path: str) -> str:
 
 def probe(ready: str) -> tuple[str, str]:
     """The kind of a ready condition, and a line for /bin/sh that tests it (or its text)."""
-    found = re.fullmatch(r"(udp )?port (\d+)", ready)
-    if found:
+    if found := re.fullmatch(r"(udp )?port (\d+)", ready):
         table, state = ("udp", "07") if found[1] else ("tcp", "0A")
         pattern = f":{int(found[2]):04X} [0-9A-F]+:0000 {state}"
         return "probe", f"cat /proc/net/{table} /proc/net/{table}6 | grep -qE '{pattern}'"
-    found = re.fullmatch(r'(output|file|command) (".*")', ready, re.DOTALL)
-    if found:
+    if found := re.fullmatch(r'(output|file|command) (".*")', ready, re.DOTALL):
         kind, text = found[1], json.loads(found[2])
         if kind == "output":
             return kind, text
@@ -327,14 +325,11 @@ class RunningLab:
     def link(self, a: str, b: str | None = None) -> RunningLink:
         """A link by its name, or by its two ends. Raises LookupError unless exactly one matches."""
         links = Run(self.folder).record["topology"]["links"]
-        if b is None:
-            found = [link["name"] for link in links if link["name"] == a]
-        else:
-            found = [link["name"] for link in links if set(link["ends"]) == {a, b}]
+        known = {link["name"]: link["name"] if b is None else set(link["ends"]) for link in links}
+        found = [name for name, key in known.items() if key == (a if b is None else {a, b})]
         if len(found) != 1:
             what = f"named {a}" if b is None else f"between {a} and {b}"
-            names = ", ".join(found or [link["name"] for link in links])
-            raise LookupError(f"{len(found)} links {what}; links: {names}")
+            raise LookupError(f"{len(found)} links {what}; links: {', '.join(found or known)}")
         return RunningLink(self, found[0])
 
     def set(self, fields: Mapping[str, Any]) -> None:

@@ -33,10 +33,9 @@ BGPDUMP = (
     "format time type peer peer_as prefix path_id path origin next_hop local_pref med communities "
     "atomic_aggregate aggregator"
 ).split()
-INTEGERS = ("peer_as", "path_id", "mirror", "origin_as", "med", "local_pref")
 # Other columns are texts.
 TYPES: dict[str, type] = {
-    **dict.fromkeys(INTEGERS, int),
+    **dict.fromkeys(("peer_as", "path_id", "mirror", "origin_as", "med", "local_pref"), int),
     **dict.fromkeys(("time", "since"), float),
     **dict.fromkeys(("communities", "large_communities"), list),
     "stale": bool,

@@ -25,7 +25,7 @@ from _pytest.runner import runtestprotocol
 
 from ._errors import CapabilityError, NetariumError
 from ._lab import Lab
-from ._run import ProgramResult, Run
+from ._run import Run
 from ._up import Process, RunningLab
 
 LINES_OF_STDERR = 20
@@ -133,7 +133,10 @@ class Attempt:
             parts += [f"  report: {report}"]
             for program in run.programs.values():
                 if not program.as_expected:
-                    head = f"program {program.name} on {program.node}: {ended(program)}"
+                    end = program.end
+                    if isinstance(end, dict):
+                        end = ", ".join(f"{key} {value}" for key, value in end.items())
+                    head = f"program {program.name} on {program.node}: {end}"
                     parts += [head, f"  {program.command}", *last_lines(program.stderr)]
         for process in self.failed_processes:
             words = process.command
@@ -148,13 +151,6 @@ def ended_test(reason: str, skip: bool = False) -> BaseException:
     if skip:
         return pytest.skip.Exception(reason, _use_item_location=True)
     return pytest.fail.Exception(reason, pytrace=False)
-
-
-def ended(program: ProgramResult) -> str:
-    """The end of a program as a text."""
-    if isinstance(program.end, dict):
-        return ", ".join(f"{key} {value}" for key, value in program.end.items())
-    return str(program.end)
 
 
 def last_lines(stderr: str) -> list[str]:
@@ -308,7 +304,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Counts tests that were executed again."""
     reports = terminalreporter.stats.get("", [])
     attempts = [dict(report.user_properties).get("netarium_attempts", 1) for report in reports]
-    again = [count for count in attempts if count > 1]
-    if again:
+    if again := sum(count > 1 for count in attempts):
         text = "netarium: tests executed again, as their runs were untrusted"
-        terminalreporter.write_line(f"{text}: {len(again)}")
+        terminalreporter.write_line(f"{text}: {again}")

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import multiprocessing
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import time
 import unittest
 from pathlib import Path
 
-from kit import PYTHON, Case, nt, pair
+from kit import PYTHON, ROOT, Case, nt, pair
 
 VALUES = {"link.core.delay": ["1 ms", "50 ms"], "link.core.queue": ["droptail", "codel"]}
 
@@ -211,6 +213,34 @@ class Sweep(Case):
         states = [nt.Run(path).record["status"] for path in Path("out").glob("*/*/*/run.json")]
         self.assertLess(len(states), 20)
         self.assertEqual(set(states), {"interrupted"})
+
+
+class Book(Case):
+    """The files of docs/src/guides/sweeps.md."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        text = (ROOT / "docs/src/guides/sweeps.md").read_text(encoding="utf-8")
+        for name, content in re.findall(r"<!-- book: file (\S+) -->\n```\w+\n(.*?)```", text, re.S):
+            Path(name).write_text(content.replace("range(100)", "range(4)"))
+
+    def test_shards_fill_the_folder_of_the_whole_sweep(self):
+        environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
+        counts = []
+        for shard in ("0 2", "1 2", "0 1"):
+            words = [sys.executable, "-B", "shard.py", *shard.split()]
+            subprocess.run(words, env=environment, check=True)
+            counts.append(len(list(Path("results").glob("*/*/*/run.json"))))
+        self.assertEqual(counts, [8, 16, 16])
+
+    def test_manifest_is_valid(self):
+        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+        folders = [str(cache / "netarium/kubernetes-validate/bin"), os.environ["PATH"]]
+        program = shutil.which("kubernetes-validate", path=os.pathsep.join(folders))
+        if program is None:
+            self.skipTest("kubernetes_validate is not installed")
+        done = subprocess.run([program, "--strict", "sweep.yaml"], capture_output=True, text=True)
+        self.assertIn("passed for resource job/netarium-sweep", done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,13 @@ import functools
 import sys
 from typing import Any
 
-LEVELS = {"debug": 10, "info": 20, "output": 25, "warning": 30, "warn": 30, "error": 40}
-LEVELS["critical"] = 50
+LEVELS = dict(debug=10, info=20, output=25, warning=30, warn=30, error=40, critical=50)
 
 
 class Log:
     """The messages of a level and above, `output` by default."""
 
-    def __init__(self) -> None:
-        self.level = LEVELS["output"]
+    level = LEVELS["output"]
 
     def setLogLevel(self, levelname: str = "output") -> None:
         if levelname not in LEVELS:
@@ -27,10 +25,6 @@ class Log:
 
 lg = Log()
 setLogLevel = lg.setLogLevel
-debug = functools.partial(lg.log, "debug")
-info = functools.partial(lg.log, "info")
-output = functools.partial(lg.log, "output")
-warn = warning = functools.partial(lg.log, "warning")
-error = functools.partial(lg.log, "error")
-for _name in LEVELS:
-    setattr(lg, _name, functools.partial(lg.log, _name))
+calls = {name: functools.partial(lg.log, name) for name in LEVELS}
+vars(lg).update(calls)
+debug, info, output, warning, warn, error, _critical = calls.values()

@@ -1,7 +1,6 @@
 """The network: nodes and links, the lab that is made of them, tests between hosts."""
 
 import atexit
-import contextlib
 import ipaddress
 import itertools
 import json
@@ -145,8 +144,8 @@ class Mininet:
         return link
 
     def linksBetween(self, node1: Node, node2: Node) -> list[Link]:
-        pairs = [({link.intf1.node, link.intf2.node}, link) for link in self.links]
-        return [link for pair, link in pairs if pair == {node1, node2}]
+        wanted = {node1, node2}
+        return [link for link in self.links if {link.intf1.node, link.intf2.node} == wanted]
 
     def getNodeByName(self, *args: str) -> Any:
         """A node by its name; a list for several names."""
@@ -211,9 +210,10 @@ class Mininet:
         for link in self.links:
             a, b = link.intf1, link.intf2
             given = {i.node.name: f"{i.ip}/{i.prefixLen}" for i in (a, b) if i.ip is not None}
-            keys: dict[str, Any] = {"up": a.shaped, "down": b.shaped, "addresses": given}
-            keys = {key: value for key, value in keys.items() if value}
-            lab.link(a.node.name, b.node.name, name=link.name, **keys)
+            state = None if link.up else "down"
+            keys = {"up": a.shaped, "down": b.shaped, "addresses": given, "state": state}
+            own: dict[str, Any] = {key: value for key, value in keys.items() if value}
+            lab.link(a.node.name, b.node.name, name=link.name, **own)
         return lab
 
     def start(self) -> None:
@@ -225,9 +225,6 @@ class Mininet:
         info(f"*** Starting {len(self.hosts)} hosts and {len(self.switches)} switches\n")
         self.lab = self.makeLab().up()
         atexit.register(self.stop)
-        for link in self.links:
-            if not link.up:
-                link.set_state("down")
         for host in self.hosts:
             host.configDefault()
 
@@ -382,20 +379,14 @@ class Mininet:
         return shares
 
 
-@contextlib.contextmanager
-def serving(server: Node, words: list[str], ready: str) -> Iterator[_up.Process]:
-    """A server that is ready, such as `port 80`, while the context lasts."""
-    process = server.host.start([*server.wrap(), *words], ready=ready)
-    try:
-        yield process
-    finally:
-        process.stop()
-
-
 def iperf3(client: Node, server: Node, port: int, words: list[str]) -> list[float]:
     """The rates of server and client in bit/s."""
-    with serving(server, ["iperf3", "-s", "-1", "-p", str(port)], _up.port(port)):
+    line = [*server.wrap(), "iperf3", "-s", "-1", "-p", str(port)]
+    process = server.host.start(line, ready=_up.port(port))
+    try:
         text, _, _ = client.pexec(["iperf3", "-J", "-c", str(server.IP()), *words])
+    finally:
+        process.stop()
     found = json.loads(text)
     if "error" in found:
         raise RuntimeError(f"iperf3 on {client}: {found['error']}")
@@ -410,11 +401,14 @@ def iperf3(client: Node, server: Node, port: int, words: list[str]) -> list[floa
 def iperf2(client: Node, server: Node, port: int, words: list[str]) -> list[float]:
     """The rates of server and client in bit/s."""
     udp, ready = (["-u"], _up.udp_port) if "-u" in words else ([], _up.port)
-    line = ["iperf", "-s", "-y", "C", "-p", str(port), *udp]
-    with serving(server, line, ready(port)) as own:
+    line = [*server.wrap(), "iperf", "-s", "-y", "C", "-p", str(port), *udp]
+    process = server.host.start(line, ready=ready(port))
+    try:
         sent, problem, _ = client.pexec(["iperf", "-y", "C", "-c", str(server.IP()), *words])
-        _up.poll_until(lambda: "\n" in own.stdout, 5)
-        received = own.stdout
+        _up.poll_until(lambda: "\n" in process.stdout, 5)
+    finally:
+        process.stop()
+    received = process.stdout
     if not sent.strip() or not received.strip():
         raise RuntimeError(f"iperf on {client} has no report\n{problem}")
     return [float(text.splitlines()[0].split(",")[8]) for text in (received, sent)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
 import select
@@ -76,7 +77,6 @@ class Node:
         self.lastCmd = ""
         self.lastPid: int | None = None
         self._shell: subprocess.Popen[bytes] | None = None
-        self._output: IO[bytes] | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     # Commands
@@ -116,7 +116,7 @@ class Node:
             words, stdin=subprocess.PIPE, stdout=slave, stderr=slave, start_new_session=True
         )
         os.close(slave)
-        self._output = os.fdopen(master, "rb", 0)
+        self._shell.stdout = os.fdopen(master, "rb", 0)
         Node.outToNode[master] = self
         # The lab has its interfaces in the order of the links: `eth0`, `eth1`, …
         links = self.net.links if self.net else []
@@ -128,14 +128,13 @@ class Node:
     @property
     def stdout(self) -> IO[bytes]:
         """The output of the shell, a terminal."""
-        assert self.shell and self._output is not None
-        return self._output
+        assert self.shell.stdout is not None
+        return self.shell.stdout
 
     @property
     def pid(self) -> int | None:
         """The process of the shell, by its number on the machine."""
-        found = children(self.shell.pid)
-        return found[0] if found else None
+        return next(iter(children(self.shell.pid)), None)
 
     def sendCmd(self, *args: Any, **_kwargs: Any) -> None:
         """Starts a command line in the shell; see `monitor` and `waitOutput`."""
@@ -175,8 +174,7 @@ class Node:
         data = self.read()
         while data.count("\x01") > data.count("\x02") and self._shell is not None:
             data += self.read()
-        found = PID.search(data)
-        if found:
+        if found := PID.search(data):
             self.lastPid = int(found[1] or 0) or None
             data = PID.sub("", data)
         if END in data:
@@ -209,7 +207,7 @@ class Node:
         elif len(args) == 1 and isinstance(args[0], str):
             words = args[0].split()
         else:
-            words = [str(word) for word in (args[0] if len(args) == 1 else args)]
+            words = list(map(str, args[0] if len(args) == 1 else args))
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
         return HostPopen(self._words(words), **{**pipes, **kwargs})
 
@@ -226,11 +224,10 @@ class Node:
 
     def terminate(self) -> None:
         """Ends the shell; called by `net.stop()`."""
-        if self._shell is not None and self._output is not None:
-            Node.outToNode.pop(self._output.fileno(), None)
+        if self._shell is not None and self._shell.stdout is not None:
+            Node.outToNode.pop(self._shell.stdout.fileno(), None)
             _binary.kill(self._shell)
-            self._output.close()
-        self._shell = self._output = None
+        self._shell = None
         self.waiting = False
 
     # Interfaces
@@ -279,10 +276,8 @@ class Node:
 
     def config(self, defaultRoute: Any = None, **_params: Any) -> dict[str, Any]:
         """Called at the start with the node's parameters; subclasses extend it."""
-        if defaultRoute is not None:
-            message = self.setDefaultRoute(defaultRoute)
-            if message:
-                warn(f"{self}: defaultRoute={defaultRoute!r}: {message}")
+        if defaultRoute is not None and (message := self.setDefaultRoute(defaultRoute)):
+            warn(f"{self}: defaultRoute={defaultRoute!r}: {message}")
         return {}
 
     def configDefault(self, **moreParams: Any) -> None:
@@ -298,11 +293,9 @@ class Node:
 
 
 def children(pid: int | None) -> list[int]:
-    try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    except OSError:
-        return []
-    return [int(word) for word in text.split()]
+    with contextlib.suppress(OSError):
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    return []
 
 
 class Host(Node):

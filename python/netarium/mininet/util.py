@@ -6,7 +6,7 @@ import re
 import select
 import shlex
 import subprocess
-from typing import Any, Callable, Iterable, Iterator, Mapping
+from typing import Any, Iterable, Iterator, Mapping
 
 from .._errors import NetariumError
 from .._up import poll_until
@@ -34,9 +34,8 @@ def irange(start: int, end: int) -> Iterable[int]:
     return range(start, end + 1)
 
 
-def custom(cls: Callable[..., Any], **params: Any) -> Callable[..., Any]:
-    """A class with other default parameters."""
-    return functools.partial(cls, **params)
+custom = functools.partial
+"""`custom(cls, **params)`: a class with other default parameters."""
 
 
 def natural(text: str) -> list[Any]:
@@ -80,9 +79,9 @@ def dumpNetConnections(net: Any) -> None:
 def fmtBps(bps: float, prefix: str | None = "", fmt: str = "%.1f %sbits/sec") -> str:
     """A rate as iperf writes it. `prefix` is k, M, G or T, by default the largest that fits."""
     factors = {"": 1e0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-    fitting = [name for name, factor in factors.items() if bps >= factor] or [""]
-    chosen = next((name for name in factors if prefix and name.lower() == prefix.lower()), None)
-    chosen = fitting[-1] if chosen is None else chosen
+    wanted = [name for name in factors if prefix and name.lower() == prefix.lower()]
+    fitting = [name for name, factor in factors.items() if bps >= factor]
+    chosen = (wanted or fitting or [""])[-1]
     return fmt % (float(bps) / factors[chosen], chosen)
 
 
@@ -107,7 +106,7 @@ def pmonitor(
     """
     poller = select.poll()
     nodes = {popen.stdout.fileno(): node for node, popen in popens.items()}
-    rest = {fd: b"" for fd in nodes}
+    rest = dict.fromkeys(nodes, b"")
     for fd in nodes:
         poller.register(fd, select.POLLIN)
     while nodes:
