@@ -45,7 +45,7 @@ pub fn export(
             Format::Csv => lines(&table, out, csv_line)?,
             Format::JsonLines => {
                 let keys = table.columns().iter();
-                let keys: Vec<Json> = keys.map(|c| c.name.as_str().into()).collect();
+                let keys: Vec<_> = keys.map(|c| Json::from(c.name.as_str()).to_string()).collect();
                 lines(&table, out, |row, line| json_line(&keys, row, line))?;
             }
             Format::Arrow => arrow::batch(&table, out)?,
@@ -103,17 +103,19 @@ fn csv_line(row: &[Value], line: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-fn json_line(keys: &[Json], row: &[Value], line: &mut Vec<u8>) -> io::Result<()> {
+/// `keys`: the names of the columns as JSON.
+fn json_line(keys: &[String], row: &[Value], line: &mut Vec<u8>) -> io::Result<()> {
     for (index, (key, value)) in keys.iter().zip(row).enumerate() {
-        let value = match value {
-            Value::Integer(number) => (*number).into(),
-            // JSON has no infinity.
-            Value::Real(number) => (*number).into(),
-            Value::Text(text) => text.as_ref().into(),
-            Value::Null => Json::Null,
-        };
-        let before = if index == 0 { '{' } else { ',' };
-        write!(line, "{before}{key}:{value}")?;
+        line.push(if index == 0 { b'{' } else { b',' });
+        line.extend_from_slice(key.as_bytes());
+        line.push(b':');
+        match value {
+            Value::Null => line.extend_from_slice(b"null"),
+            Value::Integer(number) => serde_json::to_writer(&mut *line, number)?,
+            // JSON has no infinity: it becomes null.
+            Value::Real(number) => serde_json::to_writer(&mut *line, number)?,
+            Value::Text(text) => serde_json::to_writer(&mut *line, text.as_ref())?,
+        }
     }
     line.extend_from_slice(b"}\n");
     Ok(())
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn json_lines_are_objects() {
-        let keys = ["a\"b", "n", "r", "i", "none"].map(Json::from);
+        let keys = ["a\"b", "n", "r", "i", "none"].map(|key| Json::from(key).to_string());
         let row = [
             text("x\u{1b}\n"),
             Value::Integer(i64::MAX),
