@@ -13,6 +13,7 @@ const notices = Object.entries(licences).map(([name, file]) => {
 export default defineConfig({
   base: './',
   plugins: [svelte({ configFile: false })],
+  worker: { format: 'es', rolldownOptions: { output: { entryFileNames: 'links.js' } } },
   build: {
     target: 'es2022',
     // The policy of the server forbids inline script and style.

@@ -1,5 +1,6 @@
 // State of the page: the run, the moment shown, the selection, and the connection to the server.
 
+import { untrack } from 'svelte';
 import { changesFile } from './labfile.ts';
 import {
   parse,
@@ -73,6 +74,12 @@ class App {
     const { run, time } = this;
     if (!run) return -1;
     return time === null ? run.frames.length - 1 : run.frames.at(time);
+  }
+
+  /** As `frame`, for tables and text: changes with `slow` only. */
+  get slowFrame(): number {
+    void this.slow;
+    return untrack(() => this.frame);
   }
 
   get moment(): number {

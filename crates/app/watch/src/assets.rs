@@ -13,6 +13,7 @@ macro_rules! files {
 
 files! {
     "index.html"
+    "links.js"
     "page.css"
     "page.js"
 }
