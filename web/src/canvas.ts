@@ -1,5 +1,5 @@
-// The canvas with the links of a large lab: with thousands of links, SVG paths take several times as
-// long. A worker draws it, so that the page stays responsive.
+// The canvas with the links of a large lab: with thousands of links, SVG paths take several times
+// longer. A worker draws it, so that the page stays responsive.
 
 import type { Stroke } from './topology.ts';
 

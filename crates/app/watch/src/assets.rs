@@ -16,6 +16,7 @@ files! {
     "links.js"
     "page.css"
     "page.js"
+    "terminal.js"
 }
 
 pub(crate) async fn serve(uri: Uri) -> Response {
