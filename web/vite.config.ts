@@ -2,17 +2,29 @@ import { readFileSync } from 'node:fs';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig } from 'vite';
 
-// Their code is part of the page, so their licences are as well.
-const licences = { svelte: 'LICENSE.md', uplot: 'LICENSE', clsx: 'license', 'esm-env': 'LICENSE' };
-const notices = Object.entries(licences).map(([name, file]) => {
-  const text = readFileSync(new URL(`node_modules/${name}/${file}`, import.meta.url), 'utf8');
-  return `${name}:\n${text.trim()}`;
-});
+// Their code is part of the files, so their licences are as well.
+const licences = {
+  'page.js': { svelte: 'LICENSE.md', uplot: 'LICENSE', clsx: 'license', 'esm-env': 'LICENSE' },
+  'terminal.js': { '@xterm/xterm': 'LICENSE', '@xterm/addon-fit': 'LICENSE' },
+};
+
+/** Of parts of @xterm/xterm, beside its own licence, which is the same. */
+const MICROSOFT = 'Parts of @xterm/xterm: Copyright (c) Microsoft Corporation';
+
+function notices(chunk: keyof typeof licences): string {
+  const texts = Object.entries(licences[chunk]).map(([name, file]) => {
+    const text = readFileSync(new URL(`node_modules/${name}/${file}`, import.meta.url), 'utf8');
+    return `${name}:\n${text.trim()}`;
+  });
+  if (chunk === 'terminal.js') texts.push(MICROSOFT);
+  return `/*! Includes:\n\n${texts.join('\n\n')}\n*/`;
+}
 
 // Fixed names: the server compiles the files in, and serves them with `Cache-Control: no-store`.
 export default defineConfig({
   base: './',
   plugins: [svelte({ configFile: false })],
+  worker: { format: 'es', rolldownOptions: { output: { entryFileNames: 'links.js' } } },
   build: {
     target: 'es2022',
     // The policy of the server forbids inline script and style.
@@ -23,10 +35,11 @@ export default defineConfig({
     rolldownOptions: {
       checks: { pluginTimings: false },
       output: {
-        codeSplitting: false,
         entryFileNames: 'page.js',
+        // The only chunk that the page loads later.
+        chunkFileNames: '[name].js',
         assetFileNames: 'page[extname]',
-        postBanner: `/*! Includes:\n\n${notices.join('\n\n')}\n*/`,
+        postBanner: ({ isEntry }) => notices(isEntry ? 'page.js' : 'terminal.js'),
       },
     },
   },

@@ -18,6 +18,7 @@ import ratecontrol
 import shares
 import trunk
 import virtual
+import watchers
 from figures import Goodput, exact, percentile
 from labs import program, two_hosts
 from machine import (
@@ -354,4 +355,5 @@ ROWS = {
     **cluster.ROWS,
     **trunk.ROWS,
     **package.ROWS,
+    **watchers.ROWS,
 }

@@ -1,5 +1,6 @@
 // State of the page: the run, the moment shown, the selection, and the connection to the server.
 
+import { untrack } from 'svelte';
 import { changesFile } from './labfile.ts';
 import {
   parse,
@@ -32,6 +33,15 @@ export interface Reply {
   lost: boolean;
 }
 
+/** A terminal on a host. */
+export interface TerminalTab {
+  id: number;
+  host: string;
+  label: string;
+  /** Why the connection ended; empty while it is open. */
+  ended: string;
+}
+
 class App {
   run = $state.raw<Run | null>(null);
   /** Changes with new frames, at most once per drawn picture. */
@@ -57,6 +67,9 @@ class App {
   replies = $state.raw<Reply[]>([]);
   /** The changes of this session as `[[at]]` events. */
   applied = $state.raw<string[]>([]);
+  terminals = $state.raw<TerminalTab[]>([]);
+  /** Identifier of the terminal that is shown. */
+  terminal = $state(0);
   theme = $state<Theme>(storedTheme());
 
   #socket: WebSocket | null = null;
@@ -73,6 +86,12 @@ class App {
     const { run, time } = this;
     if (!run) return -1;
     return time === null ? run.frames.length - 1 : run.frames.at(time);
+  }
+
+  /** As `frame`, for tables and text: changes with `slow` only. */
+  get slowFrame(): number {
+    void this.slow;
+    return untrack(() => this.frame);
   }
 
   get moment(): number {
@@ -157,6 +176,7 @@ class App {
     this.window = hello.source === 'finished' ? Infinity : 60;
     this.replies = [];
     this.applied = [];
+    this.terminals = [];
     this.clock = null;
     document.title = `${hello.lab} – Netarium`;
   }
@@ -251,6 +271,33 @@ class App {
       this.replies = [{ id: answer.id, what: 'the clock', answer, lost: false }, ...this.replies];
     }
     if (answer.ok && answer.at_events) this.applied = [...this.applied, answer.at_events];
+  }
+
+  /** Whether a terminal can be opened on a node. */
+  canOpenTerminal(node: number): boolean {
+    const { hello, end } = this.run!;
+    return hello.commands.includes('terminal') && !end && hello.nodes[node].role === 'host';
+  }
+
+  openTerminal(node: number): void {
+    if (!this.canOpenTerminal(node)) return;
+    const host = this.run!.hello.nodes[node].name;
+    const labels = this.terminals.map(({ label }) => label);
+    let [label, number] = [host, 1];
+    while (labels.includes(label)) label = `${host} (${(number += 1)})`;
+    this.terminal = this.#id += 1;
+    this.terminals = [...this.terminals, { id: this.terminal, host, label, ended: '' }];
+  }
+
+  endTerminal(id: number, ended: string): void {
+    this.terminals = this.terminals.map((each) => (each.id === id ? { ...each, ended } : each));
+  }
+
+  /** Closes a terminal and shows the one beside it. */
+  closeTerminal(id: number): void {
+    const place = this.terminals.findIndex((each) => each.id === id);
+    this.terminals = this.terminals.filter((each) => each.id !== id);
+    this.terminal = this.terminals[Math.max(0, place - 1)]?.id ?? 0;
   }
 
   /** Downloads the changes of this session as text for a lab file. */

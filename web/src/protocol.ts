@@ -114,6 +114,13 @@ export type ClockChange =
   | { do: 'step'; ns: number }
   | { do: 'speed'; permille: number | null };
 
+/** Messages on the connection of a terminal; its input and output are binary messages. */
+export type TerminalRequest =
+  | { type: 'open'; host: string; columns: number; rows: number }
+  | { type: 'resize'; columns: number; rows: number }
+  /** The page has processed this much output. */
+  | { type: 'ack'; bytes: number };
+
 export type Message = Hello | Frame | End | Answer | ClockState;
 
 const SCHEMA = 'netarium.watch/1';

@@ -1,11 +1,11 @@
-// Geometry of the topology picture, and its links and nodes as few SVG paths, one a class: the
-// browser draws 5,000 links as about 30 elements.
+// Geometry of the topology picture, and its links and nodes as few strokes, one for each class and
+// width.
 
 import type { Frames } from './frames.ts';
 import type { LinkConfig } from './protocol.ts';
 import { DELAY, DROPS, QUEUE, RATE, type ProgramState, type Run } from './run.ts';
 
-/** Above this many nodes, a link is one line, and labels show for few visible nodes only. */
+/** Above this many nodes, a link is one line on a canvas, and labels show for few visible nodes only. */
 export const MAX_DETAILED_NODES = 300;
 const MAX_LABELLED_NODES = 120;
 const MAX_LABELLED_LINKS = 16;
@@ -36,8 +36,6 @@ export interface Geometry {
   y: Float64Array;
   /** Ends of each link: x1, y1, x2, y2. */
   lines: Float64Array;
-  /** The same as SVG paths: numbers become text once, not in each frame. */
-  paths: string[];
   labels: { node: number; x: number; y: number; anchor: string }[];
   linkLabels: { link: number; x: number; y: number }[];
 }
@@ -73,8 +71,7 @@ export function place(run: Run, view: View): Geometry {
       lines.set([x[a] + dx, y[a] + dy, x[b] + dx, y[b] + dy], link * 4);
     });
   }
-  const paths = links.map((_, i) => line(...ends(lines, i)));
-  return label(run, { view, detailed, radius, x, y, lines, paths, labels: [], linkLabels: [] });
+  return label(run, { view, detailed, radius, x, y, lines, labels: [], linkLabels: [] });
 }
 
 /** x1, y1, x2, y2 of a link. */
@@ -215,7 +212,8 @@ export interface Stroke {
   key: string;
   class: string;
   width: number;
-  d: string;
+  /** x1, y1, x2, y2 of each line. */
+  lines: number[];
 }
 
 const KINDS = ['none', 'down', 'ux', 'u0', 'u1', 'u2', 'u3', 'u4', 'track', 'queue', 'drops'];
@@ -223,7 +221,7 @@ const [DOWN, TRACK, QUEUED, DROPPED] = ['down', 'track', 'queue', 'drops'].map((
   KINDS.indexOf(kind),
 );
 
-/** Strokes of all links at a frame: always the same list, with empty paths where none is. */
+/** Strokes of all links at a frame: always the same list, without lines where none is. */
 export function linkStrokes(
   run: Run,
   geometry: Geometry,
@@ -233,16 +231,17 @@ export function linkStrokes(
 ): Stroke[] {
   const { detailed, lines } = geometry;
   const row = frame >= 0 ? frames.row(frame) : null;
-  const paths: string[][] = KINDS.flatMap(() => WIDTHS.map(() => []));
-  const add = (kind: number, width: number, d: string) =>
-    paths[kind * WIDTHS.length + width].push(d);
+  const strokes: number[][] = KINDS.flatMap(() => WIDTHS.map(() => []));
+  const add = (kind: number, width: number, ...line: number[]) =>
+    strokes[kind * WIDTHS.length + width].push(...line);
   const utilisation = (rate: number, limit: number | null) =>
     KINDS.indexOf(utilisationClass(rate, limit));
   const widthOf = widths(config);
   for (let link = 0; link < config.length; link += 1) {
     const { rate_bps, queue_bytes, up } = config[link];
+    const [x1, y1, x2, y2] = ends(lines, link);
     if (!up) {
-      add(DOWN, 0, geometry.paths[link]);
+      add(DOWN, 0, x1, y1, x2, y2);
       continue;
     }
     const first = run.linkColumn(link, 0, 0);
@@ -252,14 +251,13 @@ export function linkStrokes(
       const [a, b] = [sent[0] / (rate_bps[0] ?? Infinity), sent[1] / (rate_bps[1] ?? Infinity)];
       const busier = a < b || sent[0] === 0 ? 1 : 0;
       const kind = utilisation(sent[busier], rate_bps[busier]);
-      add(kind, widthOf(rate_bps[busier]), geometry.paths[link]);
+      add(kind, widthOf(rate_bps[busier]), x1, y1, x2, y2);
       if (
         !row ||
         row[first + QUEUE] + row[second + QUEUE] + row[first + DROPS] + row[second + DROPS] <= 0
       )
         continue;
     }
-    const [x1, y1, x2, y2] = ends(lines, link);
     const length = Math.hypot(x2 - x1, y2 - y1) || 1;
     // To the right of the direction of travel; y points down.
     const [rightX, rightY] = [-(y2 - y1) / length, (x2 - x1) / length];
@@ -270,7 +268,7 @@ export function linkStrokes(
       if (detailed) {
         const [sx, sy] = [rightX * shift, rightY * shift];
         const kind = utilisation(sent[direction], rate_bps[direction]);
-        add(kind, width, line(x1 + sx, y1 + sy, x2 + sx, y2 + sy));
+        add(kind, width, x1 + sx, y1 + sy, x2 + sx, y2 + sy);
       }
       if (!row) continue;
       const column = direction ? second : first;
@@ -286,17 +284,13 @@ export function linkStrokes(
       // An unlimited queue has no fill level: its delay counts, 100 ms as full.
       const limit = queue_bytes[direction];
       const fill = Math.min(1, limit ? queue / limit : row[column + DELAY] / 0.1);
-      if (detailed && queue > 0) add(TRACK, 0, line(bx, by, bx + ux * room, by + uy * room));
+      if (detailed && queue > 0) add(TRACK, 0, bx, by, bx + ux * room, by + uy * room);
       if (fill * room >= 1) {
-        add(QUEUED, 0, line(bx, by, bx + ux * room * fill, by + uy * room * fill));
+        add(QUEUED, 0, bx, by, bx + ux * room * fill, by + uy * room * fill);
       }
       if (drops > 0) {
         const [cx, cy, r] = [bx + ux * (room + 5), by + uy * (room + 5), detailed ? 3.5 : 2.5];
-        add(
-          DROPPED,
-          0,
-          line(cx - r, cy - r, cx + r, cy + r) + line(cx - r, cy + r, cx + r, cy - r),
-        );
+        add(DROPPED, 0, cx - r, cy - r, cx + r, cy + r, cx - r, cy + r, cx + r, cy - r);
       }
     }
   }
@@ -306,10 +300,19 @@ export function linkStrokes(
     : { down: 1, track: 2, queue: 2.5, drops: 1.2 };
   return KINDS.flatMap((kind, place) =>
     (kind in fixed ? [fixed[kind]] : widthsInPx).map((width, index) => {
-      const d = paths[place * WIDTHS.length + index].join('');
-      return { key: `${kind} ${index}`, class: kind, width, d };
+      const lines = strokes[place * WIDTHS.length + index];
+      return { key: `${kind} ${index}`, class: kind, width, lines };
     }),
   );
+}
+
+/** Lines of a stroke as an SVG path. */
+export function pathOf(lines: number[]): string {
+  let d = '';
+  for (let i = 0; i < lines.length; i += 4) {
+    d += line(lines[i], lines[i + 1], lines[i + 2], lines[i + 3]);
+  }
+  return d;
 }
 
 const tenths = (value: number) => Math.round(value * 10) / 10;
@@ -346,7 +349,7 @@ export function nodeShapes(
   run: Run,
   geometry: Geometry,
   states: readonly ProgramState[],
-): Stroke[] {
+): { key: string; d: string }[] {
   const { x, y, radius: r } = geometry;
   const paths: Record<string, string> = { host: '', router: '', switch: '' };
   for (const state of SEVERITY) paths[state] = '';
@@ -362,7 +365,7 @@ export function nodeShapes(
       paths.failed += line(x[i] - s, y[i] + s, x[i] + s, y[i] - s);
     } else if (state in paths) paths[state] += shape('host', x[i], y[i], s);
   });
-  return Object.entries(paths).map(([key, d]) => ({ key, class: key, width: 1.5, d }));
+  return Object.entries(paths).map(([key, d]) => ({ key, d }));
 }
 
 export function shape(role: string, x: number, y: number, r: number): string {

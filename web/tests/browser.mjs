@@ -140,6 +140,69 @@ async function watchesLiveLab() {
   await server.close();
 }
 
+/** Terminals by keys and by buttons: tabs, sizes, copying, and the end of a connection. */
+async function opensTerminals() {
+  const server = await serve(LABS.small());
+  const { page, errors } = await open(server.url, { width: 1200 });
+  const context = page.context();
+  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: server.url });
+  const text = () => page.locator('.host-terminal:not([hidden]) .xterm-accessibility-tree');
+  const requests = (type) => server.received.filter((message) => message.type === type);
+  const tab = (name) => page.getByRole('tab', { name, exact: true });
+  const loaded = () => performance.getEntriesByType('resource').map(({ name }) => name);
+  assert.ok(!(await page.evaluate(loaded)).some((name) => name.endsWith('terminal.js')));
+
+  await page.locator('.picture').focus();
+  for (const key of ['ArrowRight', 't']) await page.keyboard.press(key);
+  await text().getByText('alice>').waitFor();
+  assert.ok((await page.evaluate(loaded)).some((name) => name.endsWith('terminal.js')));
+  await page.keyboard.type('first');
+  await text().getByText('alice> first').waitFor();
+  const colour = () =>
+    [...document.querySelectorAll('.xterm-rows span')].map((span) => getComputedStyle(span).color);
+  assert.ok((await page.evaluate(colour)).includes('rgb(90, 200, 120)'));
+  await accessible(page);
+
+  // The keys that leave, then the button of the selected node.
+  await page.keyboard.press('Control+Shift+Enter');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent.trim()), 'alice');
+  await page.getByRole('button', { name: 'Open a terminal' }).click();
+  await tab('alice (2)').waitFor();
+  await text().getByText(/^alice>/).waitFor();
+  await page.keyboard.type('second');
+  await text().getByText('alice> second').waitFor();
+  await page.keyboard.press('Control+Shift+Enter');
+  await page.keyboard.press('ArrowLeft');
+  await text().getByText('alice> first').waitFor();
+  await page.keyboard.press('Enter');
+
+  // Copying and pasting.
+  await page.locator('.host-terminal:not([hidden]) .xterm-screen').dblclick({ position: { x: 75, y: 8 } });
+  await page.keyboard.press('Control+Shift+C');
+  await until(page, async () => (await navigator.clipboard.readText()) === 'first');
+  await page.keyboard.press('Control+Shift+V');
+  await text().getByText('alice> firstfirst').waitFor();
+
+  const before = requests('resize').length;
+  await page.setViewportSize({ width: 390, height: 844 });
+  while (requests('resize').length === before) await page.waitForTimeout(20);
+  const { columns, rows } = requests('resize').at(-1);
+  assert.ok(columns > 20 && columns < 60 && rows > 5, `${columns} x ${rows}`);
+  await fits(page, 'a terminal at 390 px');
+  await accessible(page);
+
+  await page.keyboard.press('Control+d');
+  await tab('alice (ended)').waitFor();
+  await page.getByText('the shell ended with exit status 0').waitFor();
+  await page.getByRole('button', { name: 'Close alice', exact: true }).click();
+  await text().getByText('alice> second').waitFor();
+  await page.getByRole('button', { name: 'Close alice (2)' }).click();
+  await page.getByRole('region', { name: 'Terminals' }).waitFor({ state: 'detached' });
+  assert.deepEqual(errors, []);
+  await page.close();
+  await server.close();
+}
+
 async function playsFinishedRun() {
   const server = await serve(LABS.finished());
   const { page, errors } = await open(server.url);
@@ -276,4 +339,12 @@ async function measuresLargeLab() {
 }
 
 if (process.argv.includes('--performance')) await run(measuresLargeLab);
-else await run(watchesLiveLab, playsFinishedRun, controlsVirtualClock, fitsWidthsAndThemes, measuresLargeLab);
+else
+  await run(
+    watchesLiveLab,
+    opensTerminals,
+    playsFinishedRun,
+    controlsVirtualClock,
+    fitsWidthsAndThemes,
+    measuresLargeLab,
+  );

@@ -21,7 +21,7 @@ function hello(lab, nodes, links, flows, programs, rest = {}) {
     version: '0.1.0',
     run: `runs/${lab}-ab12cd`,
     read_only: false,
-    commands: ['set', 'mark'],
+    commands: ['set', 'mark', 'terminal'],
     nodes,
     links,
     flows,

@@ -52,7 +52,12 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
     });
     response.end(body || 'not found');
   });
-  const sockets = new WebSocketServer({ server, path: '/ws' });
+  const sockets = new WebSocketServer({ noServer: true });
+  const terminals = new WebSocketServer({ noServer: true });
+  server.on('upgrade', (request, socket, head) => {
+    const to = request.url === '/ws' ? sockets : terminals;
+    to.handleUpgrade(request, socket, head, (each) => to.emit('connection', each));
+  });
   const send = (socket, message) => socket.send(JSON.stringify(message));
 
   function set({ id, fields }) {
@@ -141,6 +146,19 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
     });
   });
 
+  /** A terminal that repeats its input in a colour; Ctrl-D ends it. */
+  terminals.on('connection', (socket) => {
+    socket.on('message', (data, isBinary) => {
+      const text = String(data);
+      if (!isBinary) {
+        const message = JSON.parse(text);
+        received.push(message);
+        if (message.type === 'open') socket.send(Buffer.from(`${message.host}> `));
+      } else if (text === '\x04') socket.close(1000, 'the shell ended with exit status 0');
+      else socket.send(Buffer.from(`\x1b[38;2;90;200;120m${text.replace('\r', '\r\n')}\x1b[0m`));
+    });
+  });
+
   function advance() {
     tick += 1;
     clock.now = tick * span;
@@ -170,7 +188,7 @@ export async function serve(lab, { port = 0, interval = 100, frames = 300 } = {}
     restore: () => (open = true),
     close() {
       clearInterval(timer);
-      for (const socket of sockets.clients) socket.terminate();
+      for (const socket of [...sockets.clients, ...terminals.clients]) socket.terminate();
       return new Promise((resolve) => server.close(resolve));
     },
   };

@@ -55,7 +55,7 @@ writeFileSync(join(folder, 'live.toml'), LIVE_LAB);
 const inherited = Object.entries(process.env).filter(([name]) => !/^(NETARIUM_|DISPLAY)/.test(name));
 const options = {
   cwd: folder,
-  env: { ...Object.fromEntries(inherited), XDG_RUNTIME_DIR: folder, LC_ALL: 'C' },
+  env: { ...Object.fromEntries(inherited), XDG_RUNTIME_DIR: folder, LC_ALL: 'C', SHELL: '/bin/sh' },
   stdio: ['ignore', 'pipe', 'inherit'],
 };
 const netarium = (...args) => JSON.parse(execFileSync(BINARY, [...args, '--json'], options));
@@ -117,6 +117,8 @@ async function changesRealLabAndReplaysIt() {
     await changes(page);
     await stopsAndStartsProgram(page);
     await savesChanges(page);
+    await usesTerminal(page);
+    await refusesTerminals();
   } finally {
     netarium('down', 'pair');
   }
@@ -194,6 +196,72 @@ async function savesChanges(page) {
   for (const part of parts) assert.ok(saved.includes(part), `${part} in ${saved}`);
   writeFileSync(join(folder, 'saved.toml'), LIVE_LAB + saved);
   execFileSync(BINARY, ['check', 'saved.toml'], options);
+}
+
+/** A shell on a host: its network, its size, and its end with the terminal. */
+async function usesTerminal(page) {
+  await page.setViewportSize({ width: 1200, height: 900 });
+  await page.locator('.picture').focus();
+  const selected = () => page.locator('.details [role=status]').textContent();
+  for (let moves = 0; (await selected()) !== 'node alice'; moves += 1) {
+    assert.ok(moves < 9, 'arrow keys do not reach alice');
+    await page.keyboard.press(moves === 0 ? 'ArrowRight' : 'ArrowLeft');
+  }
+  await page.getByRole('button', { name: 'Open a terminal' }).click();
+  const output = page.locator('.xterm-accessibility-tree');
+  const shows = (text) => output.getByText(text).first().waitFor();
+  const enter = async (command) => {
+    await page.keyboard.type(command);
+    await page.keyboard.press('Enter');
+  };
+  await shows('shell on alice');
+  await enter('echo "on $(hostname), process $$."');
+  await shows(/^on alice, process \d+\.$/);
+  await enter('ping -c 1 bob');
+  await shows('1 packets transmitted, 1 received, 0% packet loss');
+  await enter('stty size');
+  await shows(/^\d+ 1\d\d$/);
+  await page.setViewportSize({ width: 700, height: 844 });
+  await enter('clear; stty size');
+  await shows(/^\d+ [6-9]\d$/);
+  await accessible(page);
+  const running = processes().filter(({ words }) => words.startsWith(`${BINARY} shell `));
+  assert.equal(running.length, 1);
+  const shells = processes().filter(({ parent }) => parent === running[0].pid);
+  assert.equal(shells.length, 1);
+  await page.getByRole('button', { name: 'Close alice' }).click();
+  const left = () => processes().some(({ pid }) => [running[0].pid, shells[0].pid].includes(pid));
+  while (left()) await page.waitForTimeout(50);
+}
+
+/** Processes of this machine, each with its parent and command line. */
+function processes() {
+  const list = execFileSync('ps', ['-eo', 'pid=,ppid=,args='], { encoding: 'utf8' });
+  return list.trim().split('\n').map((line) => {
+    const [pid, parent, ...words] = line.trim().split(/ +/);
+    return { pid, parent, words: words.join(' ') };
+  });
+}
+
+/** A read-only page of the same lab has no terminals. */
+async function refusesTerminals() {
+  const view = await start('watch', 'pair', '--read-only', '--no-open');
+  const { page, errors } = await open(view.url);
+  await page.locator('.picture').focus();
+  for (const key of ['ArrowRight', 't']) await page.keyboard.press(key);
+  await page.getByText(/^node /).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Open a terminal' }).count(), 0);
+  assert.equal(await page.getByRole('region', { name: 'Terminals' }).count(), 0);
+  const connect = () =>
+    new Promise((resolve) => {
+      const socket = new WebSocket(`ws://${location.host}/terminal`);
+      socket.onclose = ({ code, reason }) => resolve(`${code} ${reason}`);
+    });
+  assert.equal(await page.evaluate(connect), '1008 the live view is read-only');
+  assert.deepEqual(errors, []);
+  await page.close();
+  view.interrupt();
+  await view.ended;
 }
 
 async function replays(results, outcome) {

@@ -17,6 +17,7 @@ import {
   linkStrokes,
   neighbour,
   nodeStates,
+  pathOf,
   place,
   utilisationClass,
 } from '../src/topology.ts';
@@ -283,18 +284,16 @@ test('draws labels of 50 nodes without overlap', () => {
   });
 });
 
-test('draws 5,000 links as few paths', () => {
+test('draws 5,000 links as few strokes', () => {
   const lab = large();
   const run = new Run(lab);
   run.add(frame(lab, lab.links, 0.1, 0.1, true));
   const geometry = place(run, view);
   assert.equal(geometry.labels.length, 0);
   const strokes = linkStrokes(run, geometry, run.frames, 0, run.config.at(0.1));
-  assert.ok(strokes.length < 40, `${strokes.length} paths`);
-  const lines = strokes
-    .filter((s) => /^(u\d|ux|none)$/.test(s.class))
-    .flatMap((s) => s.d.match(/M/g) ?? []);
-  assert.equal(lines.length, 5000);
+  assert.ok(strokes.length < 40, `${strokes.length} strokes`);
+  const lines = strokes.filter((s) => /^(u\d|ux|none)$/.test(s.class)).flatMap((s) => s.lines);
+  assert.equal(lines.length, 4 * 5000);
 });
 
 test('draws down links dashed and queues at the sender', () => {
@@ -304,10 +303,7 @@ test('draws down links dashed and queues at the sender', () => {
   const geometry = place(run, view);
   const strokes = linkStrokes(run, geometry, run.frames, 0, run.config.at(0.1));
   const path = (name) =>
-    strokes
-      .filter((s) => s.class === name)
-      .map((s) => s.d)
-      .join('');
+    pathOf(strokes.filter((s) => s.class === name).flatMap((s) => s.lines));
   assert.match(path('down'), /^M/);
   assert.match(path('u4'), /^M/);
   assert.match(path('drops'), /^M/);

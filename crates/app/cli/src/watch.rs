@@ -72,7 +72,7 @@ pub(crate) fn find(
         let name = format!("{}-{}", record.name, record.id);
         return Ok((
             name,
-            WatchedRun { folder: folder.path().to_owned(), socket: None, read_only },
+            WatchedRun { folder: folder.path().to_owned(), socket: None, read_only, shell: None },
         ));
     };
     Ok((entry.name.clone(), run_of(&entry, read_only)?))
@@ -86,7 +86,10 @@ fn running(registry: &Registry, path: &Path) -> Result<Option<Entry>, Failure> {
 
 fn run_of(entry: &Entry, read_only: bool) -> Result<WatchedRun, Failure> {
     let Some(socket) = entry.socket.clone() else { return Err(unsupported(&entry.name)) };
-    Ok(WatchedRun { folder: entry.folder.clone(), socket: Some(socket), read_only })
+    let program = std::env::current_exe()?.into();
+    let shell = vec![program, "shell".into(), entry.id.clone().into(), "--".into()];
+    let folder = entry.folder.clone();
+    Ok(WatchedRun { folder, socket: Some(socket), read_only, shell: Some(shell) })
 }
 
 fn unsupported(name: &str) -> Failure {
@@ -226,7 +229,8 @@ impl<'a> SimulationView<'a> {
 
     fn serve(&mut self, folder: PathBuf) -> Result<(), Failure> {
         let socket = self.feed.as_ref().map(Simulation::socket);
-        let server = start(LOOPBACK, WatchedRun { folder, socket, read_only: false })?;
+        let run = WatchedRun { folder, socket, read_only: false, shell: None };
+        let server = start(LOOPBACK, run)?;
         show(&self.name, &server, self.terminal)?;
         self.terminal.note("the run starts when a page opens this link; Ctrl-C ends it");
         self.server = Some(server);

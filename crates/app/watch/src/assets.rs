@@ -13,8 +13,10 @@ macro_rules! files {
 
 files! {
     "index.html"
+    "links.js"
     "page.css"
     "page.js"
+    "terminal.js"
 }
 
 pub(crate) async fn serve(uri: Uri) -> Response {

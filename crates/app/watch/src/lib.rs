@@ -6,6 +6,7 @@
 //! | `/?token=…` | once: a cookie, and a redirect to `/` |
 //! | `/`, files | the page, with the cookie |
 //! | `/ws` | WebSocket: messages of [`run::live`], requests of the page |
+//! | `/terminal` | WebSocket: a shell on a host of a lab on the wall clock |
 //!
 //! A watcher of a running lab is a watcher of the lab's registry socket ([`emu::control`]), which
 //! drops frames for slow readers. After the end of the lab, and for a finished run, frames come
@@ -17,6 +18,7 @@ mod access;
 mod assets;
 mod simulation;
 mod socket;
+mod terminal;
 #[cfg(test)]
 mod tests;
 
@@ -34,12 +36,13 @@ use tokio::sync::{OnceCell, Semaphore, watch};
 
 use access::Access;
 pub use simulation::Simulation;
+pub use terminal::MAX_TERMINALS;
 
 /// Maximum number of watchers.
 pub use emu::control::MAX_WATCHERS;
 
-/// Maximum number of connections: watchers, and requests for files.
-const MAX_CONNECTIONS: usize = 2 * MAX_WATCHERS;
+/// Maximum number of connections: watchers, terminals, and requests for files.
+const MAX_CONNECTIONS: usize = 2 * MAX_WATCHERS + MAX_TERMINALS;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -68,6 +71,7 @@ pub(crate) struct Shared {
     pub(crate) run: WatchedRun,
     pub(crate) access: Access,
     pub(crate) watchers: Arc<Semaphore>,
+    pub(crate) terminals: Arc<Semaphore>,
     /// The frames of the run, once it has ended and a watcher needs them.
     pub(crate) finished: OnceCell<Arc<FinishedRun>>,
     pub(crate) stop: watch::Receiver<bool>,
@@ -89,9 +93,14 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (access, token) = Access::new(address)?;
         let (stop, stopped) = watch::channel(false);
-        let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
-        let finished = OnceCell::new();
-        let shared = Arc::new(Shared { run, access, watchers, finished, stop: stopped.clone() });
+        let shared = Arc::new(Shared {
+            run,
+            access,
+            watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
+            terminals: Arc::new(Semaphore::new(MAX_TERMINALS)),
+            finished: OnceCell::new(),
+            stop: stopped.clone(),
+        });
         let serve = move || {
             let mut stopped = stopped;
             runtime.block_on(async {
@@ -123,6 +132,7 @@ impl Drop for Server {
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/ws", get(socket::upgrade))
+        .route("/terminal", get(terminal::upgrade))
         .fallback(assets::serve)
         .layer(from_fn_with_state(Arc::clone(&shared), access::check))
         .with_state(shared)

@@ -19,15 +19,15 @@ use crate::{MAX_WATCHERS, Shared};
 const MAX_REASON_BYTES: usize = 123;
 
 /// A connection ends with this code and reason.
-type Closed = (u16, String);
+pub(crate) type Closed = (u16, String);
 
 pub(crate) async fn upgrade(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    if !shared.access.has_origin(&headers) {
-        return (StatusCode::FORBIDDEN, "The origin is another server.\n").into_response();
+    if let Some(refused) = refuse_origin(&shared, &headers) {
+        return refused;
     }
     let Ok(place) = Arc::clone(&shared.watchers).try_acquire_owned() else {
         let text = format!("There are {MAX_WATCHERS} watchers, which is the limit.\n");
@@ -35,19 +35,35 @@ pub(crate) async fn upgrade(
     };
     // A message that is slightly too long gets a reason; the library ends the connection on others.
     upgrade.max_message_size(2 * MAX_REQUEST_BYTES).on_upgrade(async move |mut socket| {
-        let mut stop = shared.stop.clone();
-        let (code, reason) = tokio::select! {
-            _ = stop.changed() => (close_code::AWAY, "the server has stopped".to_owned()),
-            closed = serve(&shared, &mut socket) => closed,
-        };
-        let mut end = reason.len().min(MAX_REASON_BYTES);
-        while !reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        let frame = CloseFrame { code, reason: reason[..end].into() };
-        let _ = socket.send(ws::Message::Close(Some(frame))).await;
+        let closed = until_stopped(&shared, serve(&shared, &mut socket)).await;
+        close(&mut socket, closed).await;
         drop(place);
     })
+}
+
+/// The response to a page of another server.
+pub(crate) fn refuse_origin(shared: &Shared, headers: &HeaderMap) -> Option<Response> {
+    let refused = (StatusCode::FORBIDDEN, "The origin is another server.\n");
+    (!shared.access.has_origin(headers)).then(|| refused.into_response())
+}
+
+/// Serves a connection until it or the server ends.
+pub(crate) async fn until_stopped(shared: &Shared, serve: impl Future<Output = Closed>) -> Closed {
+    let mut stop = shared.stop.clone();
+    tokio::select! {
+        _ = stop.changed() => (close_code::AWAY, "the server has stopped".to_owned()),
+        closed = serve => closed,
+    }
+}
+
+/// Sends a close frame.
+pub(crate) async fn close(socket: &mut WebSocket, (code, reason): Closed) {
+    let mut end = reason.len().min(MAX_REASON_BYTES);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    let frame = CloseFrame { code, reason: reason[..end].into() };
+    let _ = socket.send(ws::Message::Close(Some(frame))).await;
 }
 
 /// Serves a page until the connection ends.
@@ -106,7 +122,12 @@ async fn live(
 /// The first message of a lab, with what this server permits.
 fn hello(shared: &Shared, line: &str) -> Result<String, Closed> {
     match control::hello(line, shared.run.read_only) {
-        Ok(hello) => text(&Message::Hello(hello)),
+        Ok(mut hello) => {
+            if shared.run.shell.is_some() && !hello.read_only {
+                hello.commands.push("terminal".to_owned());
+            }
+            text(&Message::Hello(hello))
+        }
         Err((is_refused, why)) => {
             Err((if is_refused { close_code::AGAIN } else { close_code::ERROR }, why))
         }
@@ -166,7 +187,7 @@ async fn handle(
 }
 
 /// Runs a function that blocks, in another thread.
-async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
     act: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, String> {
     let result = tokio::task::spawn_blocking(act).await;

@@ -67,7 +67,10 @@ impl Lab {
     fn watch(&self, read_only: bool) -> Server {
         let folder = self.dir.path().to_owned();
         let socket = Some(folder.join("lab.sock"));
-        Server::start(any(), WatchedRun { folder, socket, read_only }).unwrap()
+        // The name of the host is `$0`.
+        let shell = ["/bin/sh", "-c", "echo $0 $$ $TERM; while read l; do eval \"$l\"; done"];
+        let shell = Some(shell.map(Into::into).to_vec());
+        Server::start(any(), WatchedRun { folder, socket, read_only, shell }).unwrap()
     }
 }
 
@@ -169,7 +172,7 @@ fn accepts_token_once_with_own_host() {
 
 #[test]
 fn listens_only_at_loopback_addresses() {
-    let run = WatchedRun { folder: PathBuf::new(), socket: None, read_only: false };
+    let run = WatchedRun { folder: PathBuf::new(), socket: None, read_only: false, shell: None };
     let error = Server::start("0.0.0.0:0".parse().unwrap(), run).unwrap_err();
     assert!(error.to_string().contains("0.0.0.0:0 is not a loopback address"), "{error}");
 }
@@ -178,7 +181,16 @@ type Socket =
     tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
 
 async fn connect(server: &Server, cookie: &str, origin: &str) -> Result<Socket, SocketError> {
-    let mut request = format!("ws://{}/ws", server.address).into_client_request().unwrap();
+    connect_to(server, "ws", cookie, origin).await
+}
+
+async fn connect_to(
+    server: &Server,
+    path: &str,
+    cookie: &str,
+    origin: &str,
+) -> Result<Socket, SocketError> {
+    let mut request = format!("ws://{}/{path}", server.address).into_client_request().unwrap();
     request.headers_mut().insert("cookie", cookie.parse().unwrap());
     if !origin.is_empty() {
         request.headers_mut().insert("origin", origin.parse().unwrap());
@@ -224,6 +236,7 @@ fn passes_on_messages_and_answers_requests() {
         let mut socket = connect(&server, &cookie, &origin).await.unwrap();
         let hello = next(&mut socket).await;
         assert_eq!((&hello["type"], &hello["lab"]), (&"hello".into(), &"pair".into()));
+        assert_eq!(hello["commands"], json!(["set", "terminal"]));
         assert_eq!(next(&mut socket).await["type"], "frame");
         let set = json!({"type": "set", "id": 7, "fields": [["link.a.loss", "1 %"]]});
         let answer = ask(&mut socket, set).await;
@@ -273,9 +286,11 @@ fn refuses_other_origins_and_missing_cookies() {
         let foreign = ["", "http://netarium.example", "https://127.0.0.1", "null"];
         let tries = foreign.map(|origin| (cookie.as_str(), origin));
         for (cookie, origin) in tries.into_iter().chain([("other=1", origin.as_str())]) {
-            match connect(&server, cookie, origin).await {
-                Err(SocketError::Http(response)) => assert_eq!(response.status(), 403, "{origin}"),
-                other => panic!("{origin}: {other:?}"),
+            for path in ["ws", "terminal"] {
+                match connect_to(&server, path, cookie, origin).await {
+                    Err(SocketError::Http(response)) => assert_eq!(response.status(), 403),
+                    other => panic!("{origin}: {other:?}"),
+                }
             }
         }
     });
@@ -317,5 +332,137 @@ fn limits_the_number_of_watchers() {
             Err(SocketError::Http(response)) => assert_eq!(response.status(), 503),
             other => panic!("{other:?}"),
         }
+    });
+}
+
+const OPEN: &str = r#"{"type":"open","host":"alice","columns":80,"rows":24}"#;
+
+/// A connection for a terminal.
+async fn terminal(server: &Server, cookie: &str) -> Socket {
+    let origin = format!("http://{}", server.address);
+    connect_to(server, "terminal", cookie, &origin).await.unwrap()
+}
+
+/// Reads output until it contains `wanted`.
+async fn output_until(socket: &mut Socket, wanted: &str) -> String {
+    let mut output = Vec::new();
+    loop {
+        match socket.next().await.unwrap().unwrap() {
+            tungstenite::Message::Binary(bytes) => output.extend_from_slice(&bytes),
+            other => panic!("{other:?}"),
+        }
+        let text = String::from_utf8_lossy(&output);
+        if text.contains(wanted) {
+            return text.into_owned();
+        }
+    }
+}
+
+async fn input(socket: &mut Socket, text: &str) {
+    let message = tungstenite::Message::binary(text.as_bytes().to_vec());
+    socket.send(message).await.unwrap();
+}
+
+#[test]
+fn terminal_runs_shell_until_connection_ends() {
+    let lab = Lab::start();
+    let server = lab.watch(false);
+    let cookie = sign_in(&server);
+    block_on(async {
+        let mut socket = terminal(&server, &cookie).await;
+        socket.send(OPEN.into()).await.unwrap();
+        let first = output_until(&mut socket, "xterm-256color").await;
+        let pid = first.strip_prefix("alice ").unwrap().split(' ').next().unwrap();
+        input(&mut socket, "stty size\n").await;
+        output_until(&mut socket, "24 80").await;
+        let size = r#"{"type":"resize","columns":100,"rows":30}"#;
+        socket.send(size.into()).await.unwrap();
+        input(&mut socket, "stty size\n").await;
+        output_until(&mut socket, "30 100").await;
+        drop(socket);
+        // Ends the test if it does not hold.
+        while std::fs::exists(format!("/proc/{pid}")).unwrap() {
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let mut socket = terminal(&server, &cookie).await;
+        socket.send(OPEN.into()).await.unwrap();
+        output_until(&mut socket, "alice").await;
+        let exit = tungstenite::Message::binary(&b"exit 3\n"[..]);
+        let (code, why) = closed_after(&mut socket, exit).await;
+        assert_eq!((code, why.as_str()), (1000, "the shell ended with exit status 3"));
+    });
+}
+
+#[test]
+fn terminal_waits_for_page_that_does_not_process_output() {
+    let lab = Lab::start();
+    let server = lab.watch(false);
+    let cookie = sign_in(&server);
+    block_on(async {
+        let mut socket = terminal(&server, &cookie).await;
+        socket.send(OPEN.into()).await.unwrap();
+        // A terminal that edits lines would discard long ones.
+        input(&mut socket, "stty raw -echo; yes\n").await;
+        let mut received = 0;
+        let limit = 256 << 10;
+        while received < limit {
+            received += socket.next().await.unwrap().unwrap().len();
+        }
+        assert!(received < limit + (16 << 10), "{received}");
+        let pause = std::time::Duration::from_millis(300);
+        assert!(tokio::time::timeout(pause, socket.next()).await.is_err());
+        let ack = format!(r#"{{"type":"ack","bytes":{received}}}"#);
+        socket.send(ack.into()).await.unwrap();
+        output_until(&mut socket, "y").await;
+        // Nothing reads the input.
+        let text = tungstenite::Message::binary(vec![b'x'; 100_000]);
+        for _ in 0..20 {
+            let _ = socket.send(text.clone()).await;
+        }
+        let (code, why) = closed_after(&mut socket, text).await;
+        assert!(code == 1008 && why.contains("of input unread"), "{code} {why}");
+    });
+}
+
+#[test]
+fn refuses_terminals_above_limit_and_without_lab() {
+    let lab = Lab::start();
+    let server = lab.watch(false);
+    let cookie = sign_in(&server);
+    let open = || tungstenite::Message::text(OPEN);
+    block_on(async {
+        let mut sockets = Vec::new();
+        for _ in 0..MAX_TERMINALS {
+            let mut socket = terminal(&server, &cookie).await;
+            socket.send(open()).await.unwrap();
+            output_until(&mut socket, "alice").await;
+            sockets.push(socket);
+        }
+        let mut socket = terminal(&server, &cookie).await;
+        let (code, why) = closed_after(&mut socket, open()).await;
+        assert!(code == 1013 && why.starts_with("8 terminals are open"), "{code} {why}");
+        sockets.clear();
+        let ack = tungstenite::Message::text(r#"{"type":"ack","bytes":1}"#);
+        // The ended terminals may still be open.
+        let (mut code, mut why) = (1013, String::new());
+        while code == 1013 {
+            let mut socket = terminal(&server, &cookie).await;
+            (code, why) = closed_after(&mut socket, ack.clone()).await;
+        }
+        assert_eq!((code, why.as_str()), (1008, "the first message opens the terminal"));
+    });
+    let server = lab.watch(true);
+    let cookie = sign_in(&server);
+    let folder = lab.dir.path().to_owned();
+    let replay = WatchedRun { folder, socket: None, read_only: false, shell: None };
+    let replay = Server::start(any(), replay).unwrap();
+    let replay_cookie = sign_in(&replay);
+    block_on(async {
+        let mut socket = terminal(&server, &cookie).await;
+        let read_only = (1008, "the live view is read-only".to_owned());
+        assert_eq!(closed_after(&mut socket, open()).await, read_only);
+        let mut socket = terminal(&replay, &replay_cookie).await;
+        let (code, why) = closed_after(&mut socket, open()).await;
+        assert!(code == 1008 && why.contains("a running lab on the wall clock"), "{code} {why}");
     });
 }

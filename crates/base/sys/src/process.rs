@@ -25,6 +25,7 @@ pub use attach::{Attachment, attach, attach_own};
 pub use init::{InitReport, ProgramSetup, run_init};
 pub use signals::{Received, Signals};
 pub use spawn::{Spawn, spawn};
+pub use terminal::{open_terminal, set_terminal_size};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal(pub(crate) libc::c_int);

@@ -5,6 +5,7 @@
 
 mod watchers;
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -48,6 +49,8 @@ pub struct WatchedRun {
     pub socket: Option<PathBuf>,
     /// Refuse requests of the watcher.
     pub read_only: bool,
+    /// The command that starts a shell on the host whose name follows, if the lab can run programs.
+    pub shell: Option<Vec<OsString>>,
 }
 
 /// Checks the text of a mark; returns it without spaces around it.

@@ -175,8 +175,10 @@ fn with_action(
             Some(event)
         }
         _ => {
-            let known = actions.iter().copied();
-            validate::unknown_word(value, field, &value.plain(), known, sink);
+            let problem = format!("`{field}` cannot be `{}`", value.plain());
+            let words = validate::list_words(actions.iter().copied());
+            // Never the closest word only: `restart` is close to `start`.
+            sink.report(Code::UnknownWord, &value.at, problem).help(format!("it takes: {words}"));
             None
         }
     }
@@ -334,6 +336,9 @@ mod tests {
             let error = set(&plan, &[("link.core.1.delay", "5 ms"), (field, value)]).unwrap_err();
             let [found] = error.list() else { panic!("{error:?}") };
             assert_eq!((found.code, found.position.0), (code, line), "{found:?}");
+            if value == "restart" {
+                assert_eq!(found.help.as_deref(), Some("it takes: `stop`, `start`, `kill`"));
+            }
         }
     }
 }

@@ -294,7 +294,7 @@ fn wrong_type(value: &Value, key: &str, wanted: &str, sink: &mut Sink) {
         .label(format!("this is {}", value.type_name()));
 }
 
-pub(crate) fn unknown_word<'a>(
+fn unknown_word<'a>(
     value: &Value,
     key: &str,
     word: &str,

@@ -27,7 +27,9 @@ pub use frame::{
 pub use hello::{
     Hello, HelloFlow, HelloLink, HelloNode, HelloProgram, LinkValues, Source, link_numbers,
 };
-pub use request::{ClockChange, MAX_REQUEST_BYTES, Request, parse_request};
+pub use request::{
+    ClockChange, MAX_REQUEST_BYTES, Request, TerminalRequest, parse_request, parse_terminal_request,
+};
 pub use tap::Tap;
 
 use crate::record::Status;

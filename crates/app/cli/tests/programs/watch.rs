@@ -76,7 +76,11 @@ impl View {
     }
 
     fn connect(&self) -> Client {
-        let mut request = format!("ws://{}/ws", self.address).into_client_request().unwrap();
+        self.connect_to("ws")
+    }
+
+    fn connect_to(&self, path: &str) -> Client {
+        let mut request = format!("ws://{}/{path}", self.address).into_client_request().unwrap();
         let origin = format!("http://{}", self.address);
         request.headers_mut().insert("cookie", self.cookie.parse().unwrap());
         request.headers_mut().insert("origin", origin.parse().unwrap());
@@ -104,6 +108,21 @@ impl Client {
 
     fn send(&mut self, request: &Value) {
         self.0.send(Message::text(request.to_string())).unwrap();
+    }
+
+    /// The output of a terminal until its connection is closed, and the reason.
+    fn output(&mut self) -> (String, String) {
+        let mut output = Vec::new();
+        loop {
+            match self.0.read().unwrap() {
+                Message::Binary(bytes) => output.extend_from_slice(&bytes),
+                Message::Close(frame) => {
+                    let output = String::from_utf8_lossy(&output).into_owned();
+                    return (output, frame.unwrap().reason.to_string());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     /// The messages up to the first one for which `is_last` holds.
@@ -200,6 +219,31 @@ fn shows_and_changes_a_lab_until_its_end() {
     signal(view.child.id(), "-INT");
 }
 
+#[test]
+fn terminal_runs_shell_on_host_until_it_or_the_lab_ends() {
+    requires_labs!();
+    let bench = Bench::new();
+    bench.write("pair.toml", LAB);
+    bench.netarium(&["up", "pair.toml"]);
+    let view = View::start(&bench, &["watch", "pair", "--no-open"]);
+    let mut terminal = view.connect_to("terminal");
+    terminal.send(&json!({"type": "open", "host": "a", "columns": 91, "rows": 17}));
+    let input = |text: &str| Message::binary(text.as_bytes().to_vec());
+    let command = "echo $(uname -n) $(stty size) $TERM $NETARIUM_LAB; ping -c 1 b; exit 5\r";
+    terminal.0.send(input(command)).unwrap();
+    let (output, reason) = terminal.output();
+    assert!(output.contains("a 17 91 xterm-256color pair"), "{output}");
+    assert!(output.contains("1 packets transmitted, 1 received"), "{output}");
+    assert_eq!(reason, "the shell ended with exit status 5", "{output}");
+    let mut terminal = view.connect_to("terminal");
+    terminal.send(&json!({"type": "open", "host": "a", "columns": 80, "rows": 24}));
+    terminal.0.send(input("echo up; exec sleep 1000\r")).unwrap();
+    bench.netarium(&["down", "pair"]);
+    let (output, reason) = terminal.output();
+    assert!(reason.starts_with("the shell ended with exit status"), "{reason} {output}");
+    signal(view.child.id(), "-INT");
+}
+
 /// Checks the mean goodput before the change and after slow start. A segment has 1,448 B of payload
 /// and 1,538 B on the wire: 94.1 % of 10 Mbit/s. A sample may be in the next frame, so both ends of
 /// the time have an error of one frame in ten.
@@ -215,7 +259,8 @@ fn assert_lab_described(hello: &Value, up: &Value) {
     assert_eq!((&hello["type"], &hello["schema"]), (&"hello".into(), &"netarium.watch/1".into()));
     assert_eq!((&hello["lab"], &hello["run"]), (&"pair".into(), &up["folder"]));
     assert_eq!((&hello["source"], &hello["clock"]), (&"live".into(), &"wall".into()));
-    assert_eq!((&hello["duration_s"], &hello["commands"]), (&Value::Null, &json!(["set", "mark"])));
+    assert_eq!(hello["duration_s"], Value::Null);
+    assert_eq!(hello["commands"], json!(["set", "mark", "terminal"]));
     let link = &hello["links"][0];
     assert_eq!((&link["name"], &link["ends"]), (&"wire".into(), &json!([0, 1])));
     assert_eq!((&link["rate_bps"], &link["up"]), (&json!([1e7, 1e7]), &true.into()));

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getpgrp};
 use rustix::pty::OpenptFlags;
-use rustix::termios::{self, OptionalActions, Termios, isatty};
+use rustix::termios::{self, InputModes, OptionalActions, Termios, Winsize, isatty};
 use rustix::{io, stdio};
 
 use super::{Child, Exit, Signals};
@@ -29,6 +29,28 @@ const SIGNALS: [libc::c_int; 8] = [
 /// Maximum number of reads of the command's output between looks at input and signals.
 const MAX_READS: usize = 64;
 
+/// Opens a pseudoterminal for UTF-8. The first end controls it and does not block; the second is
+/// for programs.
+pub fn open_terminal() -> Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let controller = named("open(/dev/ptmx)", rustix::pty::openpt(flags))?;
+    named("unlockpt", rustix::pty::unlockpt(&controller))?;
+    named("ioctl(FIONBIO)", io::ioctl_fionbio(&controller, true))?;
+    let peer = rustix::pty::ioctl_tiocgptpeer(&controller, flags);
+    let peer = named("ioctl(TIOCGPTPEER)", peer)?;
+    let mut settings = named("tcgetattr", termios::tcgetattr(&peer))?;
+    settings.input_modes |= InputModes::IUTF8;
+    let set = termios::tcsetattr(&peer, OptionalActions::Now, &settings);
+    named("tcsetattr", set)?;
+    Ok((controller, peer))
+}
+
+/// Sets the size of a terminal in characters.
+pub fn set_terminal_size(terminal: BorrowedFd<'_>, columns: u16, rows: u16) -> Result<()> {
+    let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
+    named("ioctl(TIOCSWINSZ)", termios::tcsetwinsize(terminal, size))
+}
+
 /// A pseudoterminal with the settings and the size of this process's terminal.
 pub(super) struct Terminal {
     controller: OwnedFd,
@@ -48,11 +70,7 @@ impl Terminal {
             return None;
         }
         let settings = termios::tcgetattr(stdio::stdin()).ok()?;
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let controller = rustix::pty::openpt(flags).ok()?;
-        rustix::pty::unlockpt(&controller).ok()?;
-        io::ioctl_fionbio(&controller, true).ok()?;
-        let peer = rustix::pty::ioctl_tiocgptpeer(&controller, flags).ok()?;
+        let (controller, peer) = open_terminal().ok()?;
         if let Some(Ids { uid, gid, .. }) = owner {
             let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
             // Without it, the user cannot open the terminal by its name.

@@ -1,5 +1,8 @@
 //! Requests of watchers.
 
+use std::num::NonZeroU16;
+
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Maximum length of a request.
@@ -48,11 +51,38 @@ impl Request {
     }
 }
 
+/// Messages of a page on the connection of a terminal, whose input and output are binary messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum TerminalRequest {
+    /// Starts a shell on a host; the first message.
+    Open { host: String, columns: NonZeroU16, rows: NonZeroU16 },
+    /// The terminal has a new size.
+    Resize { columns: NonZeroU16, rows: NonZeroU16 },
+    /// The page has processed this much output.
+    Ack { bytes: u32 },
+    /// A request of another version; it is ignored.
+    #[serde(other)]
+    Unknown,
+}
+
 /// Parses a request.
 ///
 /// # Errors
 /// A description of the error, which is sent as the reason for closing the connection.
 pub fn parse_request(text: &str) -> Result<Request, String> {
+    parse(text)
+}
+
+/// Parses a message of a terminal.
+///
+/// # Errors
+/// As [`parse_request`].
+pub fn parse_terminal_request(text: &str) -> Result<TerminalRequest, String> {
+    parse(text)
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     if text.len() > MAX_REQUEST_BYTES {
         return Err(format!("the message has {} B; the limit is {MAX_REQUEST_BYTES}", text.len()));
     }

@@ -1,3 +1,4 @@
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -321,4 +322,20 @@ fn parses_requests_and_ignores_unknown_types() {
     }
     let long = format!(r#"{{"type":"mark","id":8,"text":"{}"}}"#, "x".repeat(MAX_REQUEST_BYTES));
     assert!(parse_request(&long).unwrap_err().contains("the limit is 65536"));
+}
+
+#[test]
+fn parses_messages_of_terminals() {
+    let [columns, rows] = [80, 24].map(|size| NonZeroU16::new(size).unwrap());
+    let open = r#"{"type":"open","host":"alice","columns":80,"rows":24}"#;
+    let host = "alice".to_owned();
+    assert_eq!(parse_terminal_request(open), Ok(TerminalRequest::Open { host, columns, rows }));
+    let ack = parse_terminal_request(r#"{"type":"ack","bytes":16384}"#);
+    assert_eq!(ack, Ok(TerminalRequest::Ack { bytes: 16_384 }));
+    let unknown = parse_terminal_request(r#"{"type":"bell","id":9}"#);
+    assert_eq!(unknown, Ok(TerminalRequest::Unknown));
+    for size in [r#""columns":0,"rows":24"#, r#""columns":80"#, r#""columns":80,"rows":65536"#] {
+        let resize = format!(r#"{{"type":"resize",{size}}}"#);
+        assert!(parse_terminal_request(&resize).is_err(), "{size}");
+    }
 }
