@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::Error;
+use crate::error::Error;
 
 /// Timeout for the header of a client's first or next request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);

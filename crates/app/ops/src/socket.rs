@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::UnixListener;
 
-use crate::Error;
+use crate::error::Error;
 
 const MAX_STATUS_BYTES: u64 = 64 << 20;
 /// Timeout without a received byte.

@@ -1,13 +1,16 @@
 //! Distributes the events of the feed to all clients, each encoded once.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use collector::text::ris_live::{Client, Encoder, Notice};
+use collector::MirrorId;
+use collector::text::ris_live::{Client, Encoder, Notice, host_of};
+use collector_live::Board;
 use collector_live::feed::Batch;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 /// Maximum number of batches that a client may be behind. A batch has about 64 KiB of messages and
 /// ten times as much text.
@@ -108,5 +111,25 @@ impl ClientGuard {
 impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.0.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The state of all HTTP handlers.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) board: Board,
+    /// Set when the server ends, for connections that would otherwise stay open.
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+impl Shared {
+    /// Possible hosts of messages: the collector, and each mirror with a session after the first.
+    pub(crate) fn hosts(&self) -> Vec<String> {
+        let status = self.board.status();
+        let mirrors = status.peerings.iter().map(|(peering, ..)| peering.mirror);
+        let others: BTreeSet<MirrorId> = mirrors.filter(|mirror| mirror.0 > 1).collect();
+        let all = std::iter::once(MirrorId::NONE).chain(others);
+        all.map(|mirror| host_of(&self.hub.host, mirror)).collect()
     }
 }

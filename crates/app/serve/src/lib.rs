@@ -16,13 +16,11 @@
 mod hub;
 mod metrics;
 mod query;
+mod ris_live;
 mod stations;
-mod stream;
 #[cfg(test)]
 mod tests;
-mod websocket;
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,14 +29,12 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get;
-use collector::MirrorId;
-use collector::text::ris_live::host_of;
 use collector_live::Board;
 use collector_live::feed::Watch;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use hub::Hub;
+use hub::{Hub, Shared};
 pub use metrics::Watched;
 pub use stations::{Delivery, Stations};
 
@@ -57,25 +53,6 @@ pub struct Server {
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Clone, Debug)]
-struct Shared {
-    hub: Arc<Hub>,
-    board: Board,
-    /// Set when the server ends, for connections that would otherwise stay open.
-    stop: watch::Receiver<bool>,
-}
-
-impl Shared {
-    /// Possible hosts of messages: the collector, and each mirror with a session after the first.
-    fn hosts(&self) -> Vec<String> {
-        let status = self.board.status();
-        let mirrors = status.peerings.iter().map(|(peering, ..)| peering.mirror);
-        let others: BTreeSet<MirrorId> = mirrors.filter(|mirror| mirror.0 > 1).collect();
-        let all = std::iter::once(MirrorId::NONE).chain(others);
-        all.map(|mirror| host_of(&self.hub.host, mirror)).collect()
-    }
 }
 
 impl Server {
@@ -147,10 +124,10 @@ fn router(shared: Shared) -> Router {
         .route("/", get(query::index))
         .route("/v1/peers", get(query::peers))
         .route("/v1/routes", get(query::routes))
-        .route("/v1/ws", get(websocket::upgrade))
-        .route("/v1/ws/", get(websocket::upgrade))
-        .route("/v1/stream", get(stream::stream))
-        .route("/v1/stream/", get(stream::stream))
+        .route("/v1/ws", get(ris_live::websocket))
+        .route("/v1/ws/", get(ris_live::websocket))
+        .route("/v1/stream", get(ris_live::stream))
+        .route("/v1/stream/", get(ris_live::stream))
         .with_state(shared)
         .merge(ops::router(Arc::new(watched)))
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::Shared;
+use crate::hub::Shared;
 
 pub(crate) async fn index() -> &'static str {
     "A netarium collector.\n\n\

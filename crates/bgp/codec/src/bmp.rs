@@ -121,7 +121,7 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Option<Self> {
         let header = bytes.first_chunk::<HEADER>()?;
-        let length = reader::length(*header);
+        let length = length(*header);
         if header[0] != VERSION || length < HEADER {
             return None;
         }
@@ -195,6 +195,11 @@ impl<'a> PeerUp<'a> {
         let information = Tlvs::new(fields.rest());
         Ok(Self { local, local_port, remote_port, sent, received, information })
     }
+}
+
+/// Total length of the packet in bytes, from its header.
+fn length(header: [u8; HEADER]) -> usize {
+    u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize
 }
 
 /// Reads a BGP message with the length in its header.

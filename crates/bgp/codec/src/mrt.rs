@@ -86,7 +86,7 @@ impl<'a> Record<'a> {
     /// The record in `bytes`; `None` if its length field does not match their number.
     pub fn of(bytes: &'a [u8]) -> Option<Self> {
         let header = bytes.first_chunk::<HEADER>()?;
-        (reader::total(header) == bytes.len()).then(|| reader::record(header, bytes)).flatten()
+        (total(header) == bytes.len()).then(|| record(header, bytes)).flatten()
     }
 
     /// Decodes the body. Unknown types and subtypes are [`Body::Opaque`], not errors.
@@ -108,6 +108,34 @@ impl<'a> Record<'a> {
             _ => Body::Opaque(body),
         })
     }
+}
+
+#[inline]
+fn seconds(header: &[u8; HEADER]) -> u32 {
+    u32::from_be_bytes([header[0], header[1], header[2], header[3]])
+}
+
+/// Total length of the record in bytes, from its header.
+#[inline]
+fn total(header: &[u8; HEADER]) -> usize {
+    let length = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    HEADER.saturating_add(length as usize)
+}
+
+/// The record in `bytes`, whose number is the length in the header; `None` if the record is too
+/// short for its microseconds.
+#[inline]
+fn record<'a>(header: &[u8; HEADER], bytes: &'a [u8]) -> Option<Record<'a>> {
+    let kind = u16::from_be_bytes([header[4], header[5]]);
+    let subtype = u16::from_be_bytes([header[6], header[7]]);
+    let mut nanos = u64::from(seconds(header)) * 1_000_000_000;
+    let mut body = &bytes[HEADER..];
+    if is_extended(kind) {
+        let (micros, rest) = body.split_first_chunk()?;
+        nanos += u64::from(u32::from_be_bytes(*micros)) * 1000;
+        body = rest;
+    }
+    Some(Record { time: Time::from_nanos(nanos), kind, subtype, body, bytes })
 }
 
 /// Decoded body of a record.

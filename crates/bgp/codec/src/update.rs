@@ -1,6 +1,6 @@
 //! UPDATE: withdrawn routes, attributes, announced routes (RFC 4271 §4.3).
 
-mod walk;
+mod visitor;
 
 use crate::attribute::{self, Attribute, Attributes, MpUnreach, code};
 use crate::cursor::Cursor;
@@ -8,7 +8,7 @@ use crate::message::{self, HEADER, MAX, MAX_EXTENDED};
 use crate::nlri::{self, Nlri, Prefixes};
 use crate::{Afi, Error, Family, MessageType, Negotiated, Result};
 
-pub use walk::{Visitor, walk};
+pub use visitor::{Visitor, judge, walk};
 
 /// The parts of an UPDATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

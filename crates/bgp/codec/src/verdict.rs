@@ -1,9 +1,10 @@
 //! Error handling of an UPDATE (RFC 7606), from its bytes alone. Whether the neighbour is internal
 //! or external is unknown, so attributes that only some neighbours may send are accepted.
 
+use crate::Error;
 use crate::attribute::code;
-use crate::update::{Visitor, walk};
-use crate::{Error, Negotiated};
+
+pub use crate::update::judge;
 
 /// Required action, weakest first (RFC 7606 §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,21 +44,6 @@ pub struct Verdict {
 impl Verdict {
     /// Maximum number of recorded problems.
     pub const LIMIT: usize = 256;
-}
-
-/// The verdict for the body of an UPDATE.
-pub fn judge(body: &[u8], negotiated: &Negotiated) -> Verdict {
-    struct Collect(Vec<Problem>);
-    impl Visitor for Collect {
-        fn problem(&mut self, problem: Problem) {
-            if self.0.len() < Verdict::LIMIT {
-                self.0.push(problem);
-            }
-        }
-    }
-    let mut collect = Collect(Vec::new());
-    let action = walk(body, negotiated, &mut collect);
-    Verdict { action, problems: collect.0 }
 }
 
 /// Required action for a malformed value (RFC 7606 §7; RFC 7311 §3 for `AIGP`).

@@ -14,7 +14,9 @@ mod ending;
 mod framing;
 mod half;
 mod history;
+mod listener;
 mod resync;
+mod settings;
 mod store;
 mod table;
 #[cfg(test)]
@@ -22,159 +24,14 @@ mod tests;
 
 use std::collections::HashMap;
 
-use base::{Bytes, Span, Time};
-use bgp::MessageType;
-use bgp::capability::Capability;
+use base::{Span, Time};
 
 use crate::segment::flags::{ACK, FIN, RST, SYN};
-use crate::{
-    Checksum, Close, Connection, ConnectionId, End, Hole, Limit, MirrorId, Receiver, Segment,
-};
+use crate::{Checksum, Close, Connection, ConnectionId, End, Limit, MirrorId, Receiver, Segment};
 use half::Half;
-use table::{Candidate, Flow, Key, Last, Table};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    pub connections: usize,
-    /// Maximum memory for bytes of all connections that are not in order yet.
-    pub memory: Bytes,
-    /// Maximum memory of one direction. It exceeds the window of a sender, so that the gap is
-    /// acknowledged before a sender fills it.
-    pub out_of_order: Bytes,
-    /// Maximum distance of a segment from the next byte.
-    pub window: Bytes,
-    /// Maximum delay by which segments are reordered.
-    pub settle: Span,
-    /// Number of segments after which the start of a connection that was found
-    /// mid-stream is determined.
-    pub settle_segments: usize,
-    /// Timeout of a gap that no acknowledgment covers.
-    pub gap_timeout: Span,
-    /// Timeout of a gap that the receiver acknowledged. Files need more than [`Self::settle`],
-    /// because segments may be captured late there.
-    pub acknowledged_timeout: Span,
-    /// Idle timeout of a connection that has carried messages.
-    pub idle: Span,
-    /// Idle timeout of a connection without messages, or of one that has ended: longer than the
-    /// step of one wrong time stamp.
-    pub embryonic: Span,
-    /// Bytes retained to detect a retransmission with other content.
-    pub history: Bytes,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            connections: 65_536,
-            memory: Bytes::new(256 << 20),
-            out_of_order: Bytes::new(4 << 20),
-            window: Bytes::new(16 << 20),
-            settle: Span::from_millis(200),
-            settle_segments: 32,
-            gap_timeout: Span::from_secs(30),
-            acknowledged_timeout: Span::from_millis(200),
-            idle: Span::from_secs(24 * 3600),
-            embryonic: Span::from_secs(120),
-            history: Bytes::new(16 << 10),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    pub segments: u64,
-    pub payload_bytes: u64,
-    pub snapped_bytes: u64,
-    /// Segments with a wrong checksum, which are ignored.
-    pub wrong_checksums: u64,
-    pub duplicate_bytes: u64,
-    /// Retransmitted octets with other content.
-    pub conflicting_bytes: u64,
-    pub out_of_order: u64,
-    /// Segments outside the window, which are ignored unless consecutive ones follow.
-    pub out_of_window: u64,
-    pub messages: u64,
-    pub holes: u64,
-    pub missing_bytes: u64,
-    pub skipped_bytes: u64,
-    /// Streams that did not start with a BGP message: those of other protocols, and of scans.
-    pub foreign: u64,
-    pub connections: u64,
-    pub evicted: u64,
-    /// Pairs of addresses whose directions, or copies, were captured at different mirrors.
-    pub joined: u64,
-}
-
-pub(crate) struct Listener<'a, R> {
-    receiver: &'a mut R,
-    id: ConnectionId,
-    from: End,
-    messages: u64,
-    skipped: u64,
-    foreign: u64,
-    extended: Option<bool>,
-    /// The other direction has held bytes.
-    is_other_held: bool,
-    last_messages: &'a mut Vec<Last>,
-}
-
-impl<'a, R: Receiver> Listener<'a, R> {
-    /// The half of `flow` that `from` sends, and the listener to its messages.
-    fn split(
-        receiver: &'a mut R,
-        flow: &'a mut Flow,
-        id: ConnectionId,
-        from: End,
-    ) -> (&'a mut Half, Self) {
-        let is_other_held = flow.halves[from.other().index()].is_held();
-        let (half, last_messages) =
-            (&mut flow.halves[from.index()], &mut flow.last_messages[from.index()]);
-        let (messages, skipped, foreign, extended) = (0, 0, 0, None);
-        let to = Self {
-            receiver,
-            id,
-            from,
-            messages,
-            skipped,
-            foreign,
-            extended,
-            is_other_held,
-            last_messages,
-        };
-        (half, to)
-    }
-
-    #[inline]
-    fn message(&mut self, time: Time, bytes: &[u8]) {
-        self.messages += 1;
-        let kind = bytes.get(18);
-        if kind == Some(&MessageType::OPEN.0) {
-            self.extended = Some(offers_extended(bytes));
-        }
-        let is_last = kind == Some(&MessageType::NOTIFICATION.0) && self.is_other_held;
-        if is_last || !self.last_messages.is_empty() {
-            self.last_messages.push(Last::Message(time, bytes.into()));
-            return;
-        }
-        self.receiver.message(time, self.id, self.from, bytes);
-    }
-
-    fn hole(&mut self, hole: &Hole) {
-        self.skipped += hole.skipped;
-        if !self.last_messages.is_empty() {
-            self.last_messages.push(Last::Hole(*hole));
-            return;
-        }
-        self.receiver.hole(self.id, self.from, hole);
-    }
-}
-
-/// Whether an OPEN offers extended messages (RFC 8654).
-#[cold]
-fn offers_extended(message: &[u8]) -> bool {
-    bgp::open::Open::parse(&message[bgp::HEADER..])
-        .is_ok_and(|open| open.capabilities().any(|one| matches!(one, Capability::ExtendedMessage)))
-}
+use listener::{Last, Listener};
+pub use settings::{Settings, Statistics};
+use table::{Candidate, Flow, Key, Table};
 
 /// Maximum step of the time between two packets.
 const MAX_STEP: Span = Span::from_secs(60);
@@ -298,7 +155,7 @@ impl Reassembler {
         }
         let watched = self.watched[segment.mirror.0 as usize];
         let sequence = segment.sequence.wrapping_add(u32::from(segment.has(SYN)));
-        let (half, mut to) = Listener::split(receiver, flow, ConnectionId(number), from);
+        let (half, mut to) = flow.half(ConnectionId(number), from, receiver);
         half.note_watched(watched);
         half.segment(segment, sequence, &self.settings, &mut self.statistics, &mut to);
         let (messages, skipped) = (to.messages, to.skipped);
@@ -381,7 +238,7 @@ impl Reassembler {
     ) {
         let flow = self.table.get(number);
         let held = held(flow);
-        let (half, mut to) = Listener::split(receiver, flow, ConnectionId(number), from);
+        let (half, mut to) = flow.half(ConnectionId(number), from, receiver);
         half.synchronise(time, initial, &mut to);
         let messages = to.messages;
         self.memory = self.memory + self::held(flow) - held;
@@ -543,7 +400,7 @@ impl Reassembler {
     ) -> T {
         let flow = self.table.get(number);
         let held = held(flow);
-        let (half, mut to) = Listener::split(receiver, flow, ConnectionId(number), from);
+        let (half, mut to) = flow.half(ConnectionId(number), from, receiver);
         let result = work(half, &self.settings, &mut self.statistics, &mut to);
         let (messages, skipped, foreign) = (to.messages, to.skipped, to.foreign);
         self.memory = self.memory + self::held(flow) - held;

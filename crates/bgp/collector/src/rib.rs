@@ -20,7 +20,7 @@
 //! they are sparse.
 //!
 //! A snapshot ([`Rib::begin_snapshot`]) is written in steps while routes change: before a change to
-//! an unwritten route, its old state is saved.
+//! an unwritten route, its old state is saved. So `snapshot` and this file depend on each other.
 
 mod announcements;
 mod attributes;
@@ -33,7 +33,6 @@ mod keys;
 mod peer;
 mod query;
 mod routes;
-mod search;
 mod snapshot;
 mod table;
 
@@ -46,8 +45,9 @@ use bgp::{Family, MessageType};
 use crate::{Event, Peering, PeeringId, Reason, Sender, Sink, State};
 
 pub use diff::Change;
-pub use query::{Destination, PathPattern, Query, Route, Scope, Tag, path_text, segments_text};
-pub use search::Search;
+pub use query::{
+    Destination, PathPattern, Query, Route, Scope, Search, Tag, path_text, segments_text,
+};
 
 use announcements::Announcements;
 use attributes::AttributeSets;

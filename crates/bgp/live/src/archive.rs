@@ -10,6 +10,7 @@ mod compress;
 mod finish;
 mod layout;
 mod ledger;
+mod options;
 mod recovery;
 mod scan;
 mod snapshot;
@@ -17,17 +18,18 @@ mod store;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use base::{Span, Time};
+use base::Time;
 use rustix::fs::FlockOperation;
 
 use crate::{Error, Result};
 use finish::{Sealed, Shared};
+pub use options::{Options, Status, Sync};
 use store::Store;
 
 pub use compress::Compression;
@@ -37,58 +39,6 @@ pub use layout::{Kind, Layout, rfc3339};
 pub use ledger::{Entry, GAPS, Loss, MANIFEST, read as read_ledger};
 pub(crate) use ledger::{Ledger, TABLES, TableMirrors, micros};
 pub use snapshot::Snapshot;
-
-/// Interval at which the kernel is asked to sync to disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    AtRotation,
-    Every(Span),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Folder of this collector within the archive; may be empty.
-    pub collector: String,
-    pub layout: Layout,
-    /// Duration of one file: whole seconds, counted from midnight UTC 1970.
-    pub interval: Span,
-    pub compression: Compression,
-    pub sync: Sync,
-    /// Maximum number of complete plain files waiting for compression before the collector waits.
-    pub backlog: usize,
-    /// Maximum bytes of records held while the disk accepts no writes.
-    pub hold: usize,
-}
-
-impl Default for Options {
-    /// As RIPE RIS: five minutes, gzip.
-    fn default() -> Self {
-        Self {
-            collector: String::new(),
-            layout: Layout::Ris,
-            interval: Span::from_secs(300),
-            compression: Compression::Gzip(6),
-            sync: Sync::Every(Span::from_secs(1)),
-            backlog: 64,
-            hold: 16 << 20,
-        }
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    pub records: u64,
-    pub content: u64,
-    pub files: u64,
-    pub bytes: u64,
-    pub waiting: u64,
-    /// Number of times that the collector waited for compression.
-    pub waits: u64,
-    pub waited: Duration,
-    pub lost: u64,
-    /// Current error of the disk, or of a file that cannot be finished.
-    pub trouble: Option<String>,
-}
 
 /// Maximum number of files and folders that an archive has open, including the
 /// accounts: the current file, four ledgers and locks, three sets of three being synced, a file
@@ -330,19 +280,6 @@ fn lock_folder(folder: &Path) -> Result<File> {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Locked(folder.to_owned())),
         Err(e) => Err(Error::file("lock", &path, e.into())),
-    }
-}
-
-/// Passes a complete file to the finishing thread; waits only if too many are queued.
-fn hand_over(queue: &SyncSender<Sealed>, shared: &Shared, sealed: Sealed) -> Option<Duration> {
-    shared.waiting.fetch_add(1, Ordering::Relaxed);
-    match queue.try_send(sealed) {
-        Err(TrySendError::Full(sealed)) => {
-            let begin = Instant::now();
-            let _ = queue.send(sealed);
-            Some(begin.elapsed())
-        }
-        Ok(()) | Err(TrySendError::Disconnected(_)) => None,
     }
 }
 

@@ -1,25 +1,27 @@
 //! Checks an archive: each file, the list of finished files, and the times of neighbouring files.
 
-mod file;
-mod show;
-
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use base::Time;
+use bgp::mrt::Cause;
 use rustix::fs::FlockOperation;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Result;
 use crate::archive::{Entry, Finished, GAPS, Kind, MANIFEST, digest, read_ledger};
+use crate::input::{Input, RecordStep, records, words};
 use crate::job::control::CONTROL;
 use crate::job::retention::ACCOUNT;
 use crate::query::{ArchiveFolder, State, shelves};
-use file::Content;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Wrong {
@@ -58,6 +60,72 @@ pub struct Report {
     pub verified: u64,
     pub findings: Vec<Finding>,
     pub notes: Vec<String>,
+}
+
+impl Wrong {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Unreadable => "unreadable",
+            Self::Changed => "changed",
+            Self::Torn => "torn",
+            Self::Framing => "framing",
+            Self::Content => "content",
+            Self::Interval => "interval",
+            Self::Duplicate => "duplicate",
+            Self::ListedTwice => "listed-twice",
+            Self::Unlisted => "unlisted",
+            Self::Leftover => "leftover",
+            Self::Line => "line",
+        }
+    }
+}
+
+impl Report {
+    pub const fn is_right(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    pub fn json(&self) -> Value {
+        let findings = self.findings.iter().map(|finding| {
+            json!({
+                "file": finding.path.display().to_string(),
+                "wrong": finding.wrong.name(),
+                "words": finding.words,
+            })
+        });
+        json!({
+            "schema": "netarium.archive-check/1",
+            "ok": self.is_right(),
+            "files": self.files,
+            "records": self.records,
+            "content_bytes": self.content,
+            "verified": self.verified,
+            "findings": findings.collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        for finding in &self.findings {
+            let (name, path) = (finding.wrong.name(), finding.path.display());
+            let _ = writeln!(text, "{name:<12}  {path}: {}", finding.words);
+        }
+        let _ = write!(
+            text,
+            "{} files, {} records of {} bytes; {} files match the list of finished files; ",
+            self.files, self.records, self.content, self.verified
+        );
+        match self.findings.len() {
+            0 => text.push_str("no errors\n"),
+            1 => text.push_str("1 error\n"),
+            count => {
+                let _ = writeln!(text, "{count} errors");
+            }
+        }
+        text
+    }
 }
 
 /// Checks all archives in folders, and single files.
@@ -276,3 +344,61 @@ fn is_locked(folder: &Path) -> bool {
         Err(rustix::io::Errno::WOULDBLOCK)
     )
 }
+
+#[derive(Debug, Default)]
+struct Content {
+    records: u64,
+    bytes: u64,
+    first: Option<Time>,
+    end: Option<Time>,
+    times: Option<(Time, Time)>,
+    hashes: HashSet<u64>,
+    troubles: Vec<(Wrong, String)>,
+}
+
+const TROUBLES: usize = 10;
+
+impl Content {
+    fn read(path: &Path) -> Result<Self> {
+        let mut content = Self::default();
+        let mut more = 0;
+        let mut input = Input::open(path, false)?;
+        records(&mut input, &mut || ControlFlow::Continue(()), &mut |piece| {
+            let trouble = match piece {
+                RecordStep::Record(record) => {
+                    content.record(record.time, record.bytes);
+                    return ControlFlow::Continue(());
+                }
+                RecordStep::Damage(damage) if damage.cause == Cause::Torn => {
+                    (Wrong::Torn, words(&damage))
+                }
+                RecordStep::Damage(damage) => (Wrong::Framing, words(&damage)),
+                RecordStep::Broken(error) => (Wrong::Unreadable, error.to_string()),
+            };
+            if content.troubles.len() < TROUBLES {
+                content.troubles.push(trouble);
+            } else {
+                more += 1;
+            }
+            ControlFlow::Continue(())
+        })?;
+        if more > 0 {
+            content.troubles.push((Wrong::Framing, format!("and {more} more of these")));
+        }
+        Ok(content)
+    }
+
+    fn record(&mut self, time: Time, bytes: &[u8]) {
+        self.records += 1;
+        self.bytes += bytes.len() as u64;
+        self.first = self.first.or(Some(time));
+        self.end = Some(time);
+        let (earliest, latest) = self.times.unwrap_or((time, time));
+        self.times = Some((earliest.min(time), latest.max(time)));
+        self.hashes.insert(HASH_KEY.hash_one(bytes));
+    }
+}
+
+/// Key of the hashes of all files' records, which are compared. It is random, so that senders of
+/// records cannot predict it.
+static HASH_KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);

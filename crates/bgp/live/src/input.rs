@@ -7,10 +7,10 @@
 mod captures;
 mod decompress;
 mod format;
-mod records;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use bgp::mrt::{Cause, Damage, Reader, Record, Step};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 
@@ -26,8 +27,6 @@ use decompress::Unpacked;
 
 pub use captures::{Captures, Item, Progress};
 pub use format::Format;
-pub(crate) use records::words;
-pub use records::{RecordStep, records};
 
 /// Bytes per read, which stay in the second-level cache.
 const WINDOW: usize = 256 << 10;
@@ -36,7 +35,7 @@ const LIMIT: usize = 17 << 20;
 
 const STANDARD: &str = "-";
 
-/// Interval at which [`Input::await_format`] checks whether to stop.
+/// Interval at which [`Input::await_format`] and [`records`] check whether to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,6 +282,64 @@ fn open_at_once(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
     Ok(file)
+}
+
+#[derive(Debug)]
+pub enum RecordStep<'a> {
+    Record(Record<'a>),
+    Damage(Damage),
+    /// The compression is damaged, and no records follow.
+    Broken(Error),
+}
+
+/// Passes the records of `input` to `each` until it breaks. At the end of a window, and while a
+/// pipe has no data, `pause` decides whether to continue.
+pub fn records(
+    input: &mut Input,
+    pause: &mut impl FnMut() -> ControlFlow<()>,
+    each: &mut impl FnMut(RecordStep<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let mut reader = Reader::new();
+    loop {
+        let end = input.is_ended();
+        let unread = input.unread();
+        let mut at = 0;
+        let need = loop {
+            let (read, used) = match reader.next(&unread[at..], end) {
+                Step::Record(record) => (RecordStep::Record(record), record.bytes.len()),
+                Step::Damaged(damage) => (RecordStep::Damage(damage), damage.skipped),
+                Step::Need(need) => break Some(need),
+                Step::End => break None,
+            };
+            at += used;
+            if each(read).is_break() {
+                return Ok(());
+            }
+        };
+        input.consume(at);
+        let Some(need) = need else { return Ok(()) };
+        if pause().is_break() {
+            return Ok(());
+        }
+        match input.fill(need, STOP_INTERVAL) {
+            Ok(Fill::More | Fill::End | Fill::Waiting) => {}
+            Ok(Fill::Restarted) => reader = Reader::new(),
+            Err(error @ Error::Damaged { .. }) => {
+                if each(RecordStep::Broken(error)).is_break() {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+pub(crate) fn words(damage: &Damage) -> String {
+    let Damage { offset, skipped, cause } = damage;
+    match cause {
+        Cause::Torn => format!("cut off within the record at byte {offset}"),
+        Cause::Framing => format!("{skipped} bytes from byte {offset} on belong to no record"),
+    }
 }
 
 #[cfg(test)]

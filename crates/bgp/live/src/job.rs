@@ -343,7 +343,7 @@ impl Job {
         let sinks = self.pipeline.sink_mut();
         sinks.advance(now);
         let board = &self.board;
-        sinks.with_tables(|tables, sinks| tables.tend(now, sinks, board));
+        sinks.with_tables(|tables, rib, writer| tables.tend(now, rib, writer, board));
         if let Some(error) = sinks.table_error.take() {
             self.trouble(&error);
         }
@@ -378,9 +378,9 @@ impl Job {
         [self.summary.unheard, self.summary.one_sided] =
             account::one_sided(&sinks.integrity, &self.routers);
         let account = (sinks.integrity.json(), account::table(&sinks.integrity));
-        sinks.with_tables(|tables, sinks| {
-            tables.reach(now, sinks)?;
-            tables.finish(sinks)
+        sinks.with_tables(|tables, rib, writer| {
+            tables.reach(now, rib, writer)?;
+            tables.finish(rib)
         });
         if let Some(error) = sinks.table_error.take() {
             self.trouble(&error);

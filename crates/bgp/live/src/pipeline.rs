@@ -10,16 +10,7 @@ use collector::session::{self, Sessions};
 use collector::{Frame, Sink};
 use frames::Frames;
 use stamps::Stamps;
-
-/// Maximum step backward between unordered inputs. After a greater step in either direction the
-/// clock was set, the capture paused, or one of the times is wrong.
-pub(crate) const DISORDER: Span = Span::from_secs(3_600);
-
-/// The time after `now` and an item of time `seen`.
-#[inline]
-pub(crate) fn later(now: Time, seen: Time) -> Time {
-    if seen >= now || now.since(seen) > DISORDER { seen } else { now }
-}
+pub(crate) use stamps::{DISORDER, later};
 
 #[derive(Clone, Debug, Default)]
 pub struct Settings {

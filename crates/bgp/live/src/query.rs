@@ -17,10 +17,7 @@ mod updates;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
-
-use crate::Result;
-
+pub use files::Archives;
 pub(crate) use files::{ArchiveFolder, State, shelves};
 pub use gaps::{Gaps, gaps};
 pub use moment::{moment, moment_text};
@@ -28,23 +25,3 @@ pub use peers::{Peers, peers};
 pub use routes::{Question, Routes, routes};
 pub(crate) use table::{columns, hex};
 pub use updates::{Update, UpdateFilter, UpdateKind, UpdateText, updates};
-
-/// Archives, one per collector.
-#[derive(Debug)]
-pub struct Archives {
-    shelves: Vec<ArchiveFolder>,
-}
-
-impl Archives {
-    /// Opens archives in folders, and single files.
-    pub fn open(paths: &[PathBuf]) -> Result<Self> {
-        let shelves = shelves(paths)?;
-        for shelf in &shelves {
-            if shelf.files.is_empty() {
-                let cause = "there are no archive files here".to_owned();
-                return Err(crate::Error::Content { path: shelf.folder.clone(), cause });
-            }
-        }
-        Ok(Self { shelves })
-    }
-}

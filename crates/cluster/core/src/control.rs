@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 use base::{Bandwidth, Bytes, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::AgentId;
 use crate::detector::{Detector, SILENCE_TIMEOUT};
-use crate::{AgentId, Resources};
 
 pub use shard::{
-    FromShard, ProgramChange, ProgramEvent, Setup, ShardProgress, ToShard, TrunkState,
+    FromShard, OnLoss, ProgramChange, ProgramEvent, Setup, ShardProgress, ToShard, TrunkState,
 };
 
 /// Version of these messages and of those between the agents of a lab. All agents of a lab and its
@@ -51,6 +51,19 @@ pub struct Offer {
     pub nic: Option<u64>,
     /// Max rate of emulated traffic; `None` if not limited.
     pub traffic: Option<u64>,
+    pub hosts: u32,
+}
+
+/// The resources of a machine that are not reserved by a lab.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resources {
+    pub cores: f64,
+    pub memory: Bytes,
+    /// Rate of the interface of its agent; `None` if the kernel does not report one (virtual
+    /// interfaces).
+    pub nic: Option<Bandwidth>,
+    /// Max rate of emulated traffic, both directions together; `None` if not limited.
+    pub traffic: Option<Bandwidth>,
     pub hosts: u32,
 }
 
@@ -158,16 +171,6 @@ pub struct ClockStatus {
     pub bound_ns: u64,
     /// Recent minimum RTT.
     pub round_trip_ns: u64,
-}
-
-/// The reaction of a lab to the loss of one of its agents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnLoss {
-    #[default]
-    Stop,
-    /// The other shards continue.
-    Continue,
 }
 
 /// Asks an agent to reserve resources for a shard and to open its trunk.

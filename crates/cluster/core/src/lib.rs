@@ -24,9 +24,8 @@ pub mod control;
 pub mod coordinator;
 pub mod detector;
 pub mod recovery;
-mod resources;
 pub mod trunk;
 
 pub use assignment::Assignment;
 pub use base::AgentId;
-pub use resources::Resources;
+pub use control::Resources;

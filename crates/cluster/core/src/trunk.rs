@@ -31,6 +31,7 @@
 //! train, and from the datagram into the message. Send a train as soon as it is full, while it
 //! is in the caches.
 
+mod format;
 mod reassembly;
 mod receive;
 mod seal;
@@ -43,6 +44,8 @@ use std::collections::VecDeque;
 use base::{Bytes, IfaceId, Time};
 
 use crate::AgentId;
+pub use format::Message;
+use format::{MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES, RECORD, VIRTIO};
 use reassembly::Reassembler;
 use seal::Key;
 use train::{Filler, Sizes, Train};
@@ -50,19 +53,6 @@ use window::Window;
 
 pub use statistics::TrunkStatistics;
 
-/// Bytes of a datagram before the sealed part.
-const CLEAR: usize = 16;
-const TRAILER: usize = 16;
-const TAG: usize = 16;
-/// Bytes of a datagram after the content.
-const SEALED: usize = TRAILER + TAG;
-/// Bytes of a message before its virtio header.
-const RECORD: usize = 16;
-/// Bytes of a virtio header.
-const VIRTIO: usize = 10;
-const MAX_MESSAGE_BYTES: usize = RECORD + VIRTIO + 65_536;
-/// Every IPv6 link must carry larger datagrams (RFC 8200 §5).
-const MIN_DATAGRAM_BYTES: usize = 512;
 /// Max bytes of trains that wait to be sent.
 const MAX_BACKLOG_BYTES: usize = 16 << 20;
 /// Max trains kept for reuse.
@@ -90,34 +80,6 @@ pub fn datagram_size(mtu: Bytes, is_ipv6: bool) -> usize {
     let headers = if is_ipv6 { 40 + 8 } else { 20 + 8 };
     let max = usize::try_from(mtu.count()).unwrap_or(usize::MAX).clamp(headers, 65_535) - headers;
     (max / 32 * 32).max(MIN_DATAGRAM_BYTES)
-}
-
-/// A packet or super-packet for another machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
-    /// The destination interface.
-    pub iface: IfaceId,
-    /// Due time at that interface, in lab time.
-    pub due: Time,
-    /// 4 or 6.
-    pub version: u8,
-    /// Describes its segmentation and the completion of its checksum.
-    pub virtio: [u8; VIRTIO],
-    /// Its headers, from the IP header on.
-    pub headers: &'a [u8],
-    pub payload: &'a [u8],
-}
-
-impl Message<'_> {
-    fn head(&self) -> [u8; RECORD + VIRTIO] {
-        let length = VIRTIO + self.headers.len() + self.payload.len();
-        let mut head = [0; RECORD + VIRTIO];
-        head[..4].copy_from_slice(&((length as u32) << 8 | u32::from(self.version)).to_be_bytes());
-        head[4..8].copy_from_slice(&self.iface.0.to_be_bytes());
-        head[8..RECORD].copy_from_slice(&self.due.as_nanos().to_be_bytes());
-        head[RECORD..].copy_from_slice(&self.virtio);
-        head
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -153,38 +115,6 @@ pub struct Outgoing<'a> {
     pub bytes: &'a [u8],
     /// The size of each datagram; the last one may be shorter.
     pub segment: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Trailer {
-    sent: Time,
-    position: usize,
-    left: usize,
-    back: usize,
-}
-
-impl Trailer {
-    fn encode(&self) -> [u8; TRAILER] {
-        let (position, left) = (self.position as u64, self.left as u64);
-        let rest = position << 40 | left << 16 | (self.back as u64) << 8;
-        (u128::from(self.sent.as_nanos()) << 64 | u128::from(rest)).to_be_bytes()
-    }
-
-    fn decode(bytes: [u8; TRAILER]) -> Self {
-        let both = u128::from_be_bytes(bytes);
-        let rest = both as u64;
-        Self {
-            sent: Time::from_nanos((both >> 64) as u64),
-            position: (rest >> 40) as usize,
-            left: (rest >> 16 & 0xff_ffff) as usize,
-            back: (rest >> 8 & 0xff) as usize,
-        }
-    }
-
-    /// Writes the send time into an encoded trailer.
-    fn stamp(trailer: &mut [u8], now: Time) {
-        trailer[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
-    }
 }
 
 #[derive(Debug)]

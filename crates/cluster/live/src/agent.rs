@@ -6,6 +6,7 @@
 mod board;
 mod builder;
 mod clocks;
+mod event;
 mod handle;
 mod machine;
 mod notification;
@@ -24,78 +25,28 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use base::Span;
-use cluster::control::{ClockKey, FromShard, Heartbeat, ProgramEvent, Refusal, Report};
 use cluster::detector::{Change, Detector, HEARTBEAT_INTERVAL};
 use cluster::recovery::Recovery;
-use zenoh::query::Query;
 
 use crate::address;
 use crate::credentials::Role;
 use crate::heartbeat::HeartbeatSender;
-use crate::session::{self, Bus, Declaration, Peer, key};
+use crate::session::{self, Bus, Declaration, key};
 use crate::system::{now, random};
 use crate::{Error, Result, priority};
 use clocks::Clocks;
-use process::Process;
+use event::Event;
 use state::{Notify, heartbeat};
 use work_dir::WorkDir;
 
 pub(crate) use machine::first_address;
 
 pub use board::Board;
+pub use event::Stop;
 pub use machine::Allowed;
 pub use notification::{Notification, OrphanAction};
 pub use options::Options;
 pub use state::Agent;
-
-/// Strings at the first place are identifiers of labs.
-enum Event {
-    Command {
-        query: Query,
-        /// The number in its certificate.
-        coordinator: u16,
-        command: String,
-    },
-    /// A heartbeat of another agent.
-    Heartbeat(Peer, Heartbeat),
-    /// The key for the pings of another agent, with the agent's name.
-    ClockKey(String, ClockKey),
-    /// A heartbeat of a lab's coordinator.
-    Coordinator(String),
-    /// A report of another agent of a lab.
-    Report(String, Report),
-    /// An event of a program on another agent.
-    Program(String, ProgramEvent),
-    /// A shard's process was started, or could not be started.
-    ProcessStarted(String, Result<Process, Refusal>),
-    /// A message of a shard's process.
-    Message(String, FromShard),
-    /// The control connection of a shard's process was closed.
-    Disconnected(String),
-    /// A shard's process has exited, with its exit status and last output.
-    Exited(String, String),
-    /// Results have been packed; their size.
-    Packed(String, Result<u64, Refusal>),
-    /// No other agent was found, with the reason.
-    NoPeers(String),
-    /// The lost agent that a probe has found; see [`Recovery`].
-    Probed(Option<String>),
-    /// The session was replaced, or the old one is closed and no new one could be opened.
-    SessionReplaced(Result<()>),
-    Stop,
-}
-
-/// Asks an agent to end.
-#[derive(Clone, Debug)]
-pub struct Stop(Sender<Event>);
-
-impl Stop {
-    /// The first call ends the agent in an orderly way, the second one at once.
-    pub fn stop(&self) {
-        // It fails only if the agent has ended.
-        let _ = self.0.send(Event::Stop);
-    }
-}
 
 /// Max interval of periodic work.
 const TICK: Duration = Duration::from_millis(50);

@@ -19,12 +19,11 @@ use crate::credentials::{
 };
 use crate::session::is_name;
 use crate::{Error, Result};
+pub use index::INDEX_FILE;
 use index::{Entry, Index};
 
 /// The key of the authority, beside [`CA_FILE`].
 pub const CA_KEY_FILE: &str = "ca.key";
-/// The index of all issued certificates, beside [`CA_FILE`].
-pub const INDEX_FILE: &str = "certificates.txt";
 /// Certificates are valid from this time before they are signed, because clocks differ.
 const BACKDATING: Duration = Duration::hours(1);
 /// Max validity in days.

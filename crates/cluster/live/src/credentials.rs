@@ -4,18 +4,20 @@
 //! authorities do not sign such names, because they are not DNS names. The organizational unit is
 //! the name of the owner with that number.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use cluster::control::is_name;
 use rcgen::{KeyPair, PublicKeyData as _};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::revocation_list::CertificateRevocationList;
 
-use crate::session::is_name;
-use crate::trust::Revoked;
 use crate::{Error, Result};
 
 /// The authority's certificate in a folder of credentials.
@@ -236,6 +238,47 @@ pub(crate) fn pem(text: &str, file: &str) -> Result<Pem, String> {
 
 pub(crate) fn x509<'a>(pem: &'a Pem, file: &str) -> Result<X509Certificate<'a>, String> {
     pem.parse_x509().map_err(|error| format!("{file}: {error}"))
+}
+
+/// First byte of a serial number, by role; the number follows in two bytes.
+pub(crate) fn serial_role(role: Role) -> u8 {
+    match role {
+        Role::Agent => 1,
+        Role::Coordinator => 2,
+    }
+}
+
+/// Owners of revoked certificates.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Revoked(BTreeSet<(Role, u16)>);
+
+impl Revoked {
+    /// Reads the list in `crl`, which the authority `ca` must have signed, both in PEM.
+    pub(crate) fn read(crl: Option<&str>, ca: &str) -> Result<Self, String> {
+        let Some(text) = crl else { return Ok(Self::default()) };
+        let first = Pem::iter_from_buffer(text.as_bytes()).next().and_then(Result::ok);
+        let list = first
+            .as_ref()
+            .filter(|pem| pem.label == "X509 CRL")
+            .and_then(|pem| CertificateRevocationList::from_der(&pem.contents).ok())
+            .ok_or_else(|| format!("{CRL_FILE}: there is no X509 CRL in PEM"))?
+            .1;
+        let ca_pem = pem(ca, CA_FILE)?;
+        list.verify_signature(x509(&ca_pem, CA_FILE)?.public_key())
+            .map_err(|_| format!("{CRL_FILE} is not signed by the authority in {CA_FILE}"))?;
+        let owner = |serial: &[u8]| {
+            let (&[role, high, low], _) = serial.split_first_chunk()?;
+            let role = Role::ALL.into_iter().find(|known| serial_role(*known) == role)?;
+            Some((role, u16::from_be_bytes([high, low])))
+        };
+        let owners = list.iter_revoked_certificates().filter_map(|one| owner(one.raw_serial()));
+        Ok(Self(owners.collect()))
+    }
+
+    /// Whether the certificates with this number are revoked.
+    pub(crate) fn has(&self, role: Role, number: u16) -> bool {
+        self.0.contains(&(role, number))
+    }
 }
 
 #[cfg(test)]

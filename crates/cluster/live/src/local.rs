@@ -12,64 +12,27 @@
 //! which ends with I. I ends when P or COMMAND ends.
 
 mod init;
+mod layout;
 mod network;
 
-use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::Read as _;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use base::Bandwidth;
 use sys::namespace::{self, Kinds};
 use sys::process::{self, Child};
 
 use crate::{Error, Result};
+pub use layout::Local;
+use layout::{COORDINATOR, HOSTS, REPEAT};
 
-/// The hosts file for commands in the cluster.
-const HOSTS: &str = "hosts.toml";
-/// The environment variable with the folder of credentials.
-const CREDENTIALS: &str = "NETARIUM_CREDENTIALS";
-/// The folder with the credentials for commands in the cluster.
-const COORDINATOR: &str = "coordinator";
-/// The file with [`Local::repeat`].
-const REPEAT: &str = "repeat";
-/// The port that agents listen on.
-const PORT: u16 = 7447;
-/// Address of the bridge. The agents have the first addresses of the network.
-const HUB: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 254);
-/// Prefix length of the network, which is reserved for tests (RFC 2544).
-const PREFIX: u8 = 24;
 pub const MAX_AGENTS: usize = 64;
 /// Max length of a port's name (`IFNAMSIZ` minus the terminator).
 const MAX_NAME_LENGTH: usize = 15;
 
-#[derive(Clone, Debug)]
-pub struct Local {
-    pub names: Vec<String>,
-    /// Rate of each agent's link in each direction; `None`: no limit.
-    pub rate: Option<Bandwidth>,
-    /// Restart an agent that has ended after 1 s.
-    pub restart: bool,
-    /// Folder for the agents' output; by default it is deleted with the cluster.
-    pub log: Option<PathBuf>,
-    /// Path of this executable.
-    pub program: PathBuf,
-    /// The command line that repeats this cluster, without the command that runs in it.
-    pub repeat: String,
-    /// The command to run in the cluster.
-    pub command: Vec<OsString>,
-}
-
 impl Local {
-    /// The address of an agent, by its position.
-    fn address(at: usize) -> SocketAddrV4 {
-        let first = HUB.to_bits() & (u32::MAX << (32 - PREFIX));
-        SocketAddrV4::new(Ipv4Addr::from_bits(first + 1 + at as u32), PORT)
-    }
-
     fn check(&self) -> Result<()> {
         let invalid = |text: String| Err(Error::Usage { text });
         if self.names.is_empty() || self.names.len() > MAX_AGENTS {
@@ -159,19 +122,4 @@ pub fn repeat_command(hosts: &Path) -> Option<String> {
     let place = PathBuf::from(std::env::var_os("NETARIUM_LOCAL")?);
     let is_own = hosts == place.join(HOSTS);
     is_own.then(|| fs::read_to_string(place.join(REPEAT)).ok()).flatten()
-}
-
-/// A file of an agent in the cluster's file system.
-fn file_of(place: &Path, name: &str, what: &str) -> PathBuf {
-    place.join(name).join(what)
-}
-
-/// The environment variables for commands in the cluster.
-fn environment(place: &Path) -> [(&'static OsStr, OsString); 4] {
-    [
-        (OsStr::new("NETARIUM_CLUSTER"), place.join(HOSTS).into()),
-        (OsStr::new(CREDENTIALS), place.join(COORDINATOR).into()),
-        (OsStr::new("NETARIUM_LOCAL"), place.into()),
-        (OsStr::new("XDG_RUNTIME_DIR"), place.join("run").into()),
-    ]
 }

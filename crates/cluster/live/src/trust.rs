@@ -1,56 +1,11 @@
 //! The trusted certificates of a process: those that the authority has signed and not revoked.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use x509_parser::pem::Pem;
-use x509_parser::prelude::FromDer as _;
-use x509_parser::revocation_list::CertificateRevocationList;
-
-use crate::credentials::{CA_FILE, CRL_FILE, Credentials, Identity, Role, pem, x509};
-
-/// First byte of a serial number, by role; the number follows in two bytes.
-pub(crate) fn serial_role(role: Role) -> u8 {
-    match role {
-        Role::Agent => 1,
-        Role::Coordinator => 2,
-    }
-}
-
-/// Owners of revoked certificates.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Revoked(BTreeSet<(Role, u16)>);
-
-impl Revoked {
-    /// Reads the list in `crl`, which the authority `ca` must have signed, both in PEM.
-    pub(crate) fn read(crl: Option<&str>, ca: &str) -> Result<Self, String> {
-        let Some(text) = crl else { return Ok(Self::default()) };
-        let first = Pem::iter_from_buffer(text.as_bytes()).next().and_then(Result::ok);
-        let list = first
-            .as_ref()
-            .filter(|pem| pem.label == "X509 CRL")
-            .and_then(|pem| CertificateRevocationList::from_der(&pem.contents).ok())
-            .ok_or_else(|| format!("{CRL_FILE}: there is no X509 CRL in PEM"))?
-            .1;
-        let ca_pem = pem(ca, CA_FILE)?;
-        list.verify_signature(x509(&ca_pem, CA_FILE)?.public_key())
-            .map_err(|_| format!("{CRL_FILE} is not signed by the authority in {CA_FILE}"))?;
-        let owner = |serial: &[u8]| {
-            let (&[role, high, low], _) = serial.split_first_chunk()?;
-            let role = Role::ALL.into_iter().find(|known| serial_role(*known) == role)?;
-            Some((role, u16::from_be_bytes([high, low])))
-        };
-        let owners = list.iter_revoked_certificates().filter_map(|one| owner(one.raw_serial()));
-        Ok(Self(owners.collect()))
-    }
-
-    /// Whether the certificates with this number are revoked.
-    pub(crate) fn has(&self, role: Role, number: u16) -> bool {
-        self.0.contains(&(role, number))
-    }
-}
+use crate::credentials::{CRL_FILE, Credentials, Identity, Revoked, Role};
 
 /// Modification time and size of the list of revoked certificates.
 type Version = Option<(SystemTime, u64)>;

@@ -9,10 +9,10 @@ use base::{Bandwidth, Bytes, Direction, FlowId, LinkId, ProgramId, Ratio, Span, 
 
 use crate::plan::BundleState;
 
-mod parse;
+mod parser;
 
-pub(crate) use parse::{Names, ParseError, catalogue, parse};
-pub use parse::{SubjectKind, metrics};
+pub(crate) use parser::{Names, ParseError, catalogue, parse};
+pub use parser::{SubjectKind, metrics};
 
 /// A condition that must hold at the end of a run.
 #[derive(Clone, Debug, PartialEq)]

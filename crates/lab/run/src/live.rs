@@ -10,7 +10,6 @@ mod finished;
 mod frame;
 mod hello;
 mod request;
-mod tap;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +17,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-pub use builder::{FrameBuilder, MIN_FRAME_SPAN, live_span};
+pub use builder::{FrameBuilder, MIN_FRAME_SPAN, Tap, live_span};
 pub use finished::{FinishedRun, MAX_FRAMES, renumber};
 pub use frame::{
     DirectionRow, EventLine, FlowRow, Frame, LinkChange, LinkRow, LogLine, MachineState,
@@ -30,7 +29,6 @@ pub use hello::{
 pub use request::{
     ClockChange, MAX_REQUEST_BYTES, Request, TerminalRequest, parse_request, parse_terminal_request,
 };
-pub use tap::Tap;
 
 use crate::record::Status;
 use crate::{Error, RunFolder, RunRecord};

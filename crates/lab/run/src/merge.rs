@@ -19,10 +19,8 @@ mod sums;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use crate::record::cluster::Outage;
-use crate::record::{Failure, ProgramSummary, Status};
+use crate::record::ProgramSummary;
 use crate::{Error, Recorder, RecorderOptions, RunFolder, RunRecord};
 use base::{Histogram, Span, Time};
 use lab::plan::{Command, Plan};
@@ -30,45 +28,12 @@ use lab::routes::Routes;
 
 use crate::observation::Observation;
 use crate::shards::{self, ClusterContext, Shard, ShardResults};
+pub use crate::shards::{AgentRun, ClusterRun};
 use crate::{FlowResult, Ledgers, RunResults, verdict};
 use files::Logs;
 use flows::Flows;
 use sources::Source;
 use sums::Sums;
-
-/// A run on several agents, with the coordinator's information.
-#[derive(Clone, Debug, Default)]
-pub struct ClusterRun {
-    /// The agents, in the order of their numbers.
-    pub agents: Vec<AgentRun>,
-    /// The agent of each node of the plan; `None` for a node that is on every agent.
-    pub owners: Vec<Option<u16>>,
-    /// The `sharing` key of the lab file.
-    pub sharing: String,
-    /// Whether packets between agents were encrypted.
-    pub encrypted: bool,
-    /// `stop` or `continue`.
-    pub on_agent_loss: String,
-    /// Warnings of the coordinator and of placement.
-    pub warnings: Vec<String>,
-    /// The status of the run if the coordinator decided it, for example by stopping all agents.
-    pub status: Option<Status>,
-    /// Reason for the failure of the run, if the coordinator reported one.
-    pub failure: Option<Failure>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct AgentRun {
-    pub name: String,
-    /// The version of netarium on it.
-    pub version: String,
-    /// A local copy of its shard's run folder; `None` if that could not be fetched.
-    pub folder: Option<PathBuf>,
-    /// Times during which the other agents or the coordinator received no message from it.
-    pub outages: Vec<Outage>,
-    /// Its clock minus the first agent's, in nanoseconds.
-    pub clock_offset_ns: Option<i64>,
-}
 
 /// Maximum time after which samples of flows follow counters of the same time.
 const MAX_SAMPLE_DELAY: Span = Span::from_secs(2);
@@ -191,17 +156,6 @@ fn summary_of_missing_shard(
         as_expected: true,
         ..ProgramSummary::default()
     }
-}
-
-/// Removes the first entry of a map if it is due or the map has more than `max` entries.
-fn take_due<K: Ord, V>(
-    map: &mut BTreeMap<K, V>,
-    max: usize,
-    is_due: impl Fn(&K) -> bool,
-) -> Option<(K, V)> {
-    let is_full = map.len() > max;
-    let entry = map.first_entry()?;
-    (is_full || is_due(entry.key())).then(|| entry.remove_entry())
 }
 
 struct Merger {

@@ -1,16 +1,51 @@
 //! Creates the record and the verdict of a run from the summaries of its shards. A run on one
 //! host has one shard.
 
+use std::path::PathBuf;
+
 use base::{Histogram, NodeId, Span, Time};
 use lab::plan::{Plan, Role};
 
 use crate::effect::{HostDelays, HostEffects};
-use crate::merge::ClusterRun;
 use crate::observation::{Ending, Peer};
-use crate::record::cluster::{Cluster, Member, Trunk};
+use crate::record::cluster::{Cluster, Member, Outage, Trunk};
 use crate::record::{Engine, Failure, HostFaults, HostLoad, Lateness, Machine, Status};
 use crate::verdict::{self, MachineStats};
 use crate::{FlowResult, RunRecord};
+
+/// A run on several agents, with the coordinator's information.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterRun {
+    /// The agents, in the order of their numbers.
+    pub agents: Vec<AgentRun>,
+    /// The agent of each node of the plan; `None` for a node that is on every agent.
+    pub owners: Vec<Option<u16>>,
+    /// The `sharing` key of the lab file.
+    pub sharing: String,
+    /// Whether packets between agents were encrypted.
+    pub encrypted: bool,
+    /// `stop` or `continue`.
+    pub on_agent_loss: String,
+    /// Warnings of the coordinator and of placement.
+    pub warnings: Vec<String>,
+    /// The status of the run if the coordinator decided it, for example by stopping all agents.
+    pub status: Option<Status>,
+    /// Reason for the failure of the run, if the coordinator reported one.
+    pub failure: Option<Failure>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct AgentRun {
+    pub name: String,
+    /// The version of netarium on it.
+    pub version: String,
+    /// A local copy of its shard's run folder; `None` if that could not be fetched.
+    pub folder: Option<PathBuf>,
+    /// Times during which the other agents or the coordinator received no message from it.
+    pub outages: Vec<Outage>,
+    /// Its clock minus the first agent's, in nanoseconds.
+    pub clock_offset_ns: Option<i64>,
+}
 
 #[derive(Clone, Copy, Debug)]
 pub struct Shard<'a> {

@@ -6,7 +6,6 @@ use crate::RunRecord;
 use crate::record::{Clock, Engine, Machine, SCHEMA, Status, SweepValue};
 use lab::plan::Plan;
 
-pub(crate) mod session_hosts;
 pub(crate) mod topology;
 
 /// The data of a run's first record that is not in the plan.

@@ -1,7 +1,7 @@
 //! Checks opaque attributes: lengths and framing where RFC 7606 §7 requires it, and of
 //! `BGPsec_PATH`, which replaces `AS_PATH` (RFC 8205).
 
-use super::{Attributes, RawAttribute, code};
+use super::raw::{Attributes, RawAttribute, code};
 use crate::cursor::Cursor;
 use crate::{Error, Result};
 
@@ -134,7 +134,7 @@ mod tests {
             let mut value = vec![0, 0, 0xfd, 0xe8];
             for _ in 1..depth {
                 let mut set = vec![0, 0, 0xfd, 0xe8];
-                super::super::encode(0xc0, code::ATTR_SET, &value, &mut set).unwrap();
+                super::super::raw::encode(0xc0, code::ATTR_SET, &value, &mut set).unwrap();
                 value = set;
             }
             value

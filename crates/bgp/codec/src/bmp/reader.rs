@@ -1,6 +1,6 @@
 //! Framing: packets from a stream, and resynchronisation after damage.
 
-use super::{HEADER, Packet, VERSION, kind};
+use super::{HEADER, Packet, VERSION, kind, length};
 use crate::mrt::{Cause, Damage};
 
 /// Maximum packet length in bytes: a Peer Up with two extended messages takes 128 kB.
@@ -114,11 +114,6 @@ fn chain(bytes: &[u8]) -> Chain {
             None => Chain::Ends(false),
         },
     }
-}
-
-/// Total length of the packet in bytes, from its header.
-pub(super) fn length(header: [u8; HEADER]) -> usize {
-    u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize
 }
 
 fn plausible(header: [u8; HEADER]) -> bool {

@@ -1,8 +1,6 @@
 //! Framing: records from bytes, and resynchronisation where the framing is damaged.
 
-use base::Time;
-
-use super::{HEADER, Record, is_extended, kind};
+use super::{HEADER, Record, kind, record, seconds, total};
 
 /// Maximum length of a table record in bytes: four times that of 65,535 entries with attributes
 /// of common size.
@@ -246,18 +244,6 @@ enum Chain {
     Need(usize),
 }
 
-#[inline]
-fn seconds(header: &[u8; HEADER]) -> u32 {
-    u32::from_be_bytes([header[0], header[1], header[2], header[3]])
-}
-
-/// Total length of the record in bytes, from its header.
-#[inline]
-pub(super) fn total(header: &[u8; HEADER]) -> usize {
-    let length = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
-    HEADER.saturating_add(length as usize)
-}
-
 /// Whether the type is known and the length is possible for it.
 #[inline]
 fn is_possible(header: &[u8; HEADER]) -> bool {
@@ -274,22 +260,6 @@ fn is_possible(header: &[u8; HEADER]) -> bool {
         _ => return false,
     };
     subtypes.contains(&subtype) && (HEADER + least..=most).contains(&total(header))
-}
-
-/// The record in `bytes`, whose number is the length in the header; `None` if the record is too
-/// short for its microseconds.
-#[inline]
-pub(super) fn record<'a>(header: &[u8; HEADER], bytes: &'a [u8]) -> Option<Record<'a>> {
-    let kind = u16::from_be_bytes([header[4], header[5]]);
-    let subtype = u16::from_be_bytes([header[6], header[7]]);
-    let mut nanos = u64::from(seconds(header)) * 1_000_000_000;
-    let mut body = &bytes[HEADER..];
-    if is_extended(kind) {
-        let (micros, rest) = body.split_first_chunk()?;
-        nanos += u64::from(u32::from_be_bytes(*micros)) * 1000;
-        body = rest;
-    }
-    Some(Record { time: Time::from_nanos(nanos), kind, subtype, body, bytes })
 }
 
 /// Iterator over all complete records in a byte slice.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Family, Safi};
+use crate::{Family, Negotiated, Safi};
 
 const ORIGIN: &[u8] = &[0x40, 1, 1, 0];
 const PATH: &[u8] = &[0x40, 2, 4, 2, 1, 0, 1];

@@ -2,7 +2,7 @@
 
 use base::Time;
 
-use super::{Found, Interface, LENGTH_LIMIT, LENGTH_MAX, Order, Record};
+use super::input::{Found, Interface, LENGTH_LIMIT, LENGTH_MAX, Order, Record};
 use crate::{Error, Frame, LinkType};
 
 pub(super) const HEADER: usize = 24;

@@ -2,7 +2,7 @@
 
 use base::Time;
 
-use super::{Format, Found, INTERFACES_MAX, Interface, LENGTH_LIMIT, Order, Reader, Step};
+use super::input::{Found, INTERFACES_MAX, Input, Interface, LENGTH_LIMIT, Order, Step};
 use crate::{Error, Frame, LinkType};
 
 /// Block type of a Section Header Block, which is the same in both byte orders.
@@ -66,7 +66,7 @@ struct Local {
     number: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pcapng {
     order: Order,
     local: Vec<Local>,
@@ -81,10 +81,6 @@ struct Block<'a> {
 }
 
 impl Pcapng {
-    pub(super) const fn new() -> Self {
-        Self { order: Order { big: false }, local: Vec::new(), pending: None }
-    }
-
     /// Whether a step is possible without further bytes.
     pub(super) const fn pending(&self) -> bool {
         self.pending.is_some()
@@ -227,37 +223,34 @@ impl Pcapng {
         local.reported = local.reported.max(total);
         (more > 0).then_some((local.number, more))
     }
-}
-
-/// Whether `total` is a valid length of a block that is read as a whole.
-const fn sound(total: u32) -> bool {
-    total >= FRAME as u32 && total.is_multiple_of(4) && total <= BLOCK_LIMIT
-}
-
-impl Reader {
-    pub(super) fn pcapng<'a>(&mut self, unread: &'a [u8], end: bool) -> Result<Step<'a>, Error> {
-        let Format::Pcapng(pcapng) = &mut self.format else { return Ok(Step::End) };
-        if let Some((interface, packets)) = pcapng.pending.take() {
-            self.dropped(interface, packets);
+    /// Reads the block at the start of `unread`.
+    pub(super) fn step<'a>(
+        &mut self,
+        input: &mut Input,
+        unread: &'a [u8],
+        end: bool,
+    ) -> Result<Step<'a>, Error> {
+        if let Some((interface, packets)) = self.pending.take() {
+            input.dropped(interface, packets);
             return Ok(Step::Dropped { interface, packets, used: 0 });
         }
         if unread.len() < FRAME {
             return Ok(Step::Need { bytes: FRAME });
         }
-        let damaged = Step::Damaged { offset: self.offset, used: 0 };
+        let damaged = Step::Damaged { offset: input.offset, used: 0 };
         if unread.starts_with(&SECTION_BYTES) {
-            match Pcapng::section(unread) {
-                Some(order) => pcapng.order = order,
+            match Self::section(unread) {
+                Some(order) => self.order = order,
                 None => return Ok(damaged),
             }
         }
-        let order = pcapng.order;
+        let order = self.order;
         let (kind, total) = (order.u32(unread, 0), order.u32(unread, 4));
         let read = kind == SECTION || (INTERFACE..=PACKET).contains(&kind) && kind != NAMES;
         if !read && total >= FRAME as u32 && total.is_multiple_of(4) {
-            self.skip = u64::from(total);
+            input.skip = u64::from(total);
             let used = unread.len().min(total as usize);
-            self.skip -= used as u64;
+            input.skip -= used as u64;
             return Ok(Step::Skip { used });
         }
         if !sound(total) {
@@ -266,59 +259,57 @@ impl Reader {
         let used = total as usize;
         if unread.len() < used {
             // A damaged length may extend beyond the end of the file: search for blocks before it.
-            let other = end && matches!(pcapng.find(unread, 1, end), Found::At(_));
+            let other = end && matches!(self.find(unread, 1, end), Found::At(_));
             return Ok(if other { damaged } else { Step::Need { bytes: used } });
         }
         if order.u32(unread, used - 4) != total {
             return Ok(damaged);
         }
-        self.block(&Block { kind, body: &unread[8..used - 4], used })
+        self.block(input, &Block { kind, body: &unread[8..used - 4], used })
     }
 
-    fn block<'a>(&mut self, block: &Block<'a>) -> Result<Step<'a>, Error> {
-        let Format::Pcapng(pcapng) = &mut self.format else { return Ok(Step::End) };
+    fn block<'a>(&mut self, input: &mut Input, block: &Block<'a>) -> Result<Step<'a>, Error> {
         let (used, body) = (block.used, block.body);
-        let damaged = Step::Damaged { offset: self.offset, used: 0 };
+        let damaged = Step::Damaged { offset: input.offset, used: 0 };
         match block.kind {
             SECTION => {
                 if body.len() < 16 {
                     return Ok(damaged);
                 }
-                let version = pcapng.order.u16(body, 4);
+                let version = self.order.u16(body, 4);
                 if version != 1 {
                     return Err(Error::CaptureVersion { format: "pcapng", version });
                 }
-                pcapng.local.clear();
+                self.local.clear();
             }
-            INTERFACE => match pcapng.interface(body) {
-                Some((mut local, interface)) if pcapng.local.len() < INTERFACES_MAX => {
-                    let at = pcapng.local.len() as u32;
-                    let Some(number) = self.numbers.of(&mut self.interfaces, interface, at) else {
+            INTERFACE => match self.interface(body) {
+                Some((mut local, interface)) if self.local.len() < INTERFACES_MAX => {
+                    let at = self.local.len() as u32;
+                    let Some(number) = input.number_of(interface, at) else {
                         return Ok(damaged);
                     };
                     local.number = number;
-                    pcapng.local.push(local);
+                    self.local.push(local);
                 }
                 _ => return Ok(damaged),
             },
             STATISTICS => {
-                if let Some((interface, packets)) = pcapng.statistics(body) {
-                    self.dropped(interface, packets);
+                if let Some((interface, packets)) = self.statistics(body) {
+                    input.dropped(interface, packets);
                     return Ok(Step::Dropped { interface, packets, used });
                 }
             }
             kind => {
-                let Some(frame) = pcapng.packet(kind, body, self.last) else { return Ok(damaged) };
-                self.last = frame.time;
+                let Some(frame) = self.packet(kind, body, input.last) else { return Ok(damaged) };
+                input.last = frame.time;
                 return Ok(Step::Frame { frame, used });
             }
         }
         Ok(Step::Skip { used })
     }
+}
 
-    fn dropped(&mut self, interface: u32, packets: u64) {
-        if let Some(interface) = self.interfaces.get_mut(interface as usize) {
-            interface.dropped = interface.dropped.saturating_add(packets);
-        }
-    }
+/// Whether `total` is a valid length of a block that is read as a whole.
+const fn sound(total: u32) -> bool {
+    total >= FRAME as u32 && total.is_multiple_of(4) && total <= BLOCK_LIMIT
 }

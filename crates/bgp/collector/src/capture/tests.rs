@@ -1,6 +1,8 @@
+use base::Time;
 use proptest::prelude::*;
 
 use super::*;
+use crate::{Frame, LinkType};
 
 type Kept = (u64, u16, u32, u32, Vec<u8>);
 

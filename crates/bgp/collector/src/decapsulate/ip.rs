@@ -2,8 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::layer::{u16_at, u32_at};
-use super::{Packet, Skip};
+use super::packet::{Packet, Skip, u16_at, u32_at};
 
 pub(super) mod protocol {
     pub(in super::super) const HOP_BY_HOP: u8 = 0;

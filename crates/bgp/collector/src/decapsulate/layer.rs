@@ -1,18 +1,9 @@
 //! Headers below IP: link types, Ethernet with its tags, PPP, MPLS.
 
-use super::{Packet, Skip, Tag, Tunnels};
+use super::mirror::Tag;
+use super::packet::{Layer, Packet, Skip, u16_at, u32_at};
+use super::tunnel::Tunnels;
 use crate::LinkType;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layer {
-    Ethernet,
-    Type(u16),
-    Ppp,
-    Hdlc,
-    Mpls,
-    /// IPv4 or IPv6, by the version field.
-    Ip,
-}
 
 /// Maximum number of tags and labels of a frame between two IP headers.
 const STEPS_MAX: usize = 24;
@@ -36,14 +27,6 @@ mod ether {
     pub(super) const OLD_QINQ_2: u16 = 0x9200;
     /// Time stamp of an Arista switch between the addresses and the type.
     pub(super) const ARISTA: u16 = 0xd28b;
-}
-
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// Ethernet types of tags between the addresses and the type of a frame, except VLAN tags.

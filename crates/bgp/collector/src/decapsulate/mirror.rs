@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 
-use super::{Settings, TunnelId};
+use super::TunnelId;
 use crate::MirrorId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -106,11 +106,12 @@ impl Mirrors {
         &mut self,
         tags: &[Tag],
         tunnel: Option<TunnelId>,
-        settings: &Settings,
+        interfaces: &[String],
+        limit: usize,
     ) -> Option<MirrorId> {
         let is_last = |last: &Mirror| last.segments > 0 && last.tags == tags;
         if !self.list.get(self.last).is_some_and(is_last) {
-            self.last = self.find(tags, settings)?;
+            self.last = self.find(tags, interfaces, limit)?;
         }
         let mirror = &mut self.list[self.last];
         mirror.segments += 1;
@@ -118,14 +119,14 @@ impl Mirrors {
         Some(MirrorId(self.last as u32 + 1))
     }
 
-    fn find(&mut self, tags: &[Tag], settings: &Settings) -> Option<usize> {
+    fn find(&mut self, tags: &[Tag], interfaces: &[String], limit: usize) -> Option<usize> {
         if let Some(at) = self.numbers.get(tags) {
             return Some(*at);
         }
-        let name = name(tags, &settings.interfaces);
+        let name = name(tags, interfaces);
         let known = self.unseen.remove(&name).or_else(|| self.free.pop());
         let at = known.unwrap_or(self.list.len());
-        if at >= settings.mirrors.min(MirrorId::MAX.0 as usize) {
+        if at >= limit.min(MirrorId::MAX.0 as usize) {
             return None;
         }
         if at == self.list.len() {
@@ -143,18 +144,18 @@ mod tests {
 
     #[test]
     fn keeps_mirror_numbers_across_runs() {
-        let settings = Settings { interfaces: vec!["eth1".to_owned()], ..Settings::default() };
+        let interfaces = ["eth1".to_owned()];
         let tags = |vlan| [Tag::Interface(0), Tag::Vlan(vlan)];
         let mut first = Mirrors::default();
         for vlan in [10, 20, 30] {
-            first.at(&tags(vlan), None, &settings);
+            first.at(&tags(vlan), None, &interfaces, 10);
         }
         assert_eq!(first.list()[1].name, "eth1, VLAN 20");
         // VLAN 10 had no session, and was not saved.
         let known = [(MirrorId(3), "eth1, VLAN 30"), (MirrorId(2), "eth1, VLAN 20")];
         let mut second =
             Mirrors::with_known(&known.map(|(number, name)| (number, name.to_owned())));
-        let mut at = |vlan| second.at(&tags(vlan), None, &settings);
+        let mut at = |vlan| second.at(&tags(vlan), None, &interfaces, 10);
         assert_eq!([20, 40, 50, 30].map(|vlan| at(vlan).unwrap().0), [2, 1, 4, 3]);
     }
 }

@@ -37,8 +37,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
-use super::begins_message;
 use super::ip::Ip;
+use super::packet::begins_message;
 use crate::{Checksum, MirrorId};
 
 /// Maximum number of known senders; a new one replaces the oldest.

@@ -1,7 +1,7 @@
 //! Headers of tunnels: GRE with ERSPAN, VXLAN, Geneve, TZSP, Juniper's packet mirroring.
 
-use super::layer::{Layer, u16_at, u32_at};
-use super::{Skip, Tag};
+use super::mirror::Tag;
+use super::packet::{Layer, Skip, u16_at, u32_at};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunnels {

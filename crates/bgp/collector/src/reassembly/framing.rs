@@ -6,7 +6,7 @@ use base::Time;
 use bgp::message::{MAX, MAX_EXTENDED};
 use bgp::{HEADER, MARKER, Message};
 
-use super::Listener;
+use super::listener::Listener;
 use super::resync::{Resync, is_beginning};
 use crate::{Hole, Limit, Receiver};
 

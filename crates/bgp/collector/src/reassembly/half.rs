@@ -4,8 +4,9 @@ use base::{Span, Time};
 
 use super::framing::Framing;
 use super::history::History;
+use super::listener::Listener;
+use super::settings::{Settings, Statistics};
 use super::store::Store;
-use super::{Listener, Settings, Statistics};
 use crate::segment::flags::SYN;
 use crate::{Close, Limit, Receiver, Segment};
 

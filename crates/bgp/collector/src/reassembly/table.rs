@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use base::Time;
 
 use super::half::Half;
-use crate::{End, Hole, MirrorId, Segment};
+use super::listener::{Last, Listener};
+use crate::{ConnectionId, End, Hole, MirrorId, Receiver, Segment};
 
 /// Key of a connection: the lower end first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,12 +60,6 @@ pub(super) struct Candidate {
 }
 
 #[derive(Debug)]
-pub(super) enum Last {
-    Message(Time, Box<[u8]>),
-    Hole(Hole),
-}
-
-#[derive(Debug)]
 pub(super) struct Flow {
     pub(super) key: Key,
     /// Keys at the other mirrors of the connection.
@@ -107,6 +102,29 @@ impl Flow {
             before: NONE,
             after: NONE,
         }
+    }
+
+    /// The half that `from` sends, and the listener to its messages.
+    pub(super) fn half<'a, R: Receiver>(
+        &'a mut self,
+        id: ConnectionId,
+        from: End,
+        receiver: &'a mut R,
+    ) -> (&'a mut Half, Listener<'a, R>) {
+        let is_other_held = self.halves[from.other().index()].is_held();
+        let last_messages = &mut self.last_messages[from.index()];
+        let to = Listener {
+            receiver,
+            id,
+            from,
+            messages: 0,
+            skipped: 0,
+            foreign: 0,
+            extended: None,
+            is_other_held,
+            last_messages,
+        };
+        (&mut self.halves[from.index()], to)
     }
 
     /// Sets the maximum message length (RFC 8654): extended if no captured OPEN lacks the

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use base::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::MirrorId;
+use crate::{Hole, MirrorId};
 
 mod doubtful;
 mod embedded;

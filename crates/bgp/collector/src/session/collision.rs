@@ -12,19 +12,8 @@ use bgp::MessageType;
 
 use super::Sessions;
 use super::connection::{Conn, Received};
-use super::peering::{Raw, Slot};
+use super::peering::{Collision, Raw, Slot};
 use crate::{Close, ConnectionId, End, Sink, State};
-
-#[derive(Debug)]
-pub(super) struct Collision {
-    newer: ConnectionId,
-    pub(super) since: u64,
-    pub(super) input: VecDeque<Raw>,
-    /// Bytes of messages in `input`.
-    pub(super) bytes: usize,
-    /// Ends that sent a KEEPALIVE on the earlier connection and on the newer one.
-    keepalives: [[bool; 2]; 2],
-}
 
 impl Raw {
     const fn time(&self) -> Time {

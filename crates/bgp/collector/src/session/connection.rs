@@ -6,7 +6,6 @@ use bgp::negotiated::Families;
 use bgp::open::Open;
 use bgp::{Asn, Negotiated};
 
-use super::inference::index;
 use crate::{Connection, End, Hole, Reason, Sender, State};
 
 /// Marker for the absence of a slot.
@@ -173,4 +172,8 @@ pub(super) const fn other(sender: Sender) -> Sender {
         Sender::Peer => Sender::Local,
         Sender::Local => Sender::Peer,
     }
+}
+
+pub(super) const fn index(sender: Sender) -> usize {
+    sender as usize
 }

@@ -10,7 +10,7 @@
 use bgp::negotiated::Families;
 use bgp::{Family, Negotiated};
 
-use super::connection::Offer;
+use super::connection::{Offer, index};
 use super::structure::{self, Evidence, IMPOSSIBLE};
 use crate::{Confidence, Sender};
 
@@ -253,8 +253,4 @@ pub(super) fn is_readable(evidence: &Evidence, negotiated: Negotiated) -> bool {
         && evidence
             .add_path()
             .all(|(family, points)| points.allows(negotiated.add_path.contains(family)))
-}
-
-pub(super) const fn index(sender: Sender) -> usize {
-    sender as usize
 }

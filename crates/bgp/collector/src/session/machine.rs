@@ -9,8 +9,8 @@ use base::Time;
 use bgp::{Message, MessageType};
 
 use super::Sessions;
-use super::connection::{Offer, proves};
-use super::inference::{self, Change, index};
+use super::connection::{Offer, index, proves};
+use super::inference::{self, Change};
 use super::peering::Slot;
 use super::structure::{self, Evidence};
 use crate::{

@@ -1,22 +1,23 @@
 //! A pair of speakers: its current session, and the messages that are held until they
 //! can be decoded.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use base::{Span, Time};
 use bgp::{Message, Negotiated};
 
 use super::clock::DISORDER;
-use super::collision::Collision;
 use super::connection::{Conn, Received};
 use super::inference::Inference;
-use super::perspective::Routes;
 use crate::{
     Close, ConnectionId, End, Event, Hole, MirrorId, Peering, Reading, Reason, Sender, Sink, State,
 };
 
 /// Number of decodable UPDATEs after which a peer is known to use the negotiated encoding.
 const CHECKED_UPDATES: u32 = 64;
+/// Maximum length of the body of an UPDATE without routes (End-of-RIB of any family, RFC 4724 §2).
+const END_OF_RIB: usize = 11;
 
 /// Two addresses at one mirror, the lower one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +39,43 @@ pub(super) enum Raw {
     Message(Received, ConnectionId, End, Box<[u8]>),
     Hole(ConnectionId, End, Hole),
     Closed(Time, ConnectionId, Close),
+}
+
+/// A second connection beside that of the session, until one of the two is accepted.
+#[derive(Debug)]
+pub(super) struct Collision {
+    pub(super) newer: ConnectionId,
+    pub(super) since: u64,
+    pub(super) input: VecDeque<Raw>,
+    /// Bytes of messages in `input`.
+    pub(super) bytes: usize,
+    /// Ends that sent a KEEPALIVE on the earlier connection and on the newer one.
+    pub(super) keepalives: [[bool; 2]; 2],
+}
+
+/// Routes of a pair whose router is uncertain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Routes {
+    /// Bytes of UPDATEs from the lower and from the higher address.
+    pub(super) bytes: [u64; 2],
+    /// Whether they sent messages.
+    pub(super) sent: [bool; 2],
+    pub(super) since: Option<u64>,
+}
+
+impl Routes {
+    /// Counts a message. If both ends have the same address, nothing is compared.
+    pub(super) fn count(&mut self, elapsed: u64, pair: &Pair, sender: IpAddr, message: &[u8]) {
+        self.sent[usize::from(sender == pair.high)] = true;
+        if message[18] == 2 && message.len() > bgp::HEADER + END_OF_RIB && pair.low != pair.high {
+            self.bytes[usize::from(sender == pair.high)] += message.len() as u64;
+            self.since.get_or_insert(elapsed);
+        }
+    }
+
+    pub(super) fn of(&self, pair: &Pair, end: IpAddr) -> u64 {
+        self.bytes[usize::from(end == pair.high)]
+    }
 }
 
 #[derive(Debug)]

@@ -37,8 +37,6 @@ const MESSAGES: usize = 256;
 const BYTES: usize = 256 << 10;
 /// Time for which routes of both ends are compared.
 const COMPARE: Span = Span::from_secs(1);
-/// Maximum length of the body of an UPDATE without routes (End-of-RIB of any family, RFC 4724 §2).
-const END_OF_RIB: usize = 11;
 const BGP: u16 = 179;
 
 /// The router's end of a connection. If both ends have the same address, it is the listening end.
@@ -54,31 +52,6 @@ pub(super) fn router_end(peering: &Peering, connection: &Connection) -> End {
 pub(super) enum Basis {
     Certain,
     Guess,
-}
-
-/// Routes of a pair whose router is uncertain.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Routes {
-    /// Bytes of UPDATEs from the lower and from the higher address.
-    bytes: [u64; 2],
-    /// Whether they sent messages.
-    sent: [bool; 2],
-    since: Option<u64>,
-}
-
-impl Routes {
-    /// Counts a message. If both ends have the same address, nothing is compared.
-    pub(super) fn count(&mut self, elapsed: u64, pair: &Pair, sender: IpAddr, message: &[u8]) {
-        self.sent[usize::from(sender == pair.high)] = true;
-        if message[18] == 2 && message.len() > bgp::HEADER + END_OF_RIB && pair.low != pair.high {
-            self.bytes[usize::from(sender == pair.high)] += message.len() as u64;
-            self.since.get_or_insert(elapsed);
-        }
-    }
-
-    fn of(&self, pair: &Pair, end: IpAddr) -> u64 {
-        self.bytes[usize::from(end == pair.high)]
-    }
 }
 
 impl<S: Sink> Sessions<S> {

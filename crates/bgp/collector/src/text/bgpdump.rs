@@ -12,14 +12,14 @@
 //! the next record follows.
 
 mod attributes;
-mod octets;
+mod fields;
 mod table;
 
 use bgp::mrt::Record;
 
 use super::digits;
 use attributes::{Attributes, Columns, Reach};
-use octets::Octets;
+use fields::{AddressFamily, Octets, head};
 use table::Peers;
 
 /// Maximum number of prefixes of a list that are shown.
@@ -32,36 +32,15 @@ const STEP: usize = 32;
 /// Maximum length of a joint that is copied in steps.
 const SHORT_JOINT: usize = 1024;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AddressFamily {
-    V4,
-    V6,
-}
-
 /// Writes the lines of one file's records. It stores the peer index of table dumps.
 #[derive(Clone, Debug, Default)]
 pub struct Renderer {
     peers: Option<Peers>,
     head: Vec<u8>,
-    prefix: Vec<u8>,
     /// The tail of a line and the head of the next.
     joint: Vec<u8>,
     block: Vec<u8>,
     ended: bool,
-}
-
-/// The part of a line before the peer: format, time and kind.
-fn head(format: &str, (seconds, micros): (u32, Option<u32>), kind: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(format.as_bytes());
-    out.push(b'|');
-    digits::decimal(u64::from(seconds), out);
-    if let Some(micros) = micros {
-        out.push(b'.');
-        digits::padded(u64::from(micros), 6, out);
-    }
-    out.push(b'|');
-    out.extend_from_slice(kind.as_bytes());
-    out.push(b'|');
 }
 
 /// The fields of a `BGP4MP` record before the message.
@@ -95,7 +74,11 @@ impl Renderer {
             5 => self.old_type(seconds, record.subtype, body, out),
             12 => table::table_dump(seconds, record.subtype, body, out),
             13 if record.subtype == 1 => self.peers = Some(Peers::read(body)),
-            13 => self.table_dump_v2(seconds, record.subtype, body, out),
+            13 => {
+                if let Some(peers) = &mut self.peers {
+                    peers.table_dump_v2(seconds, record.subtype, body, out);
+                }
+            }
             16 => self.bgp4mp((seconds, None), record.subtype, body, out),
             17 => {
                 header.take(8);

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use base::Time;
 use bgp::attribute::as_path::Segment;
 use bgp::attribute::{Communities, SegmentKind};
+use bgp::nlri::{Destination, Route, Routes};
 use bgp::{Family, Prefix};
 
 use super::digits::{self, Zeros};
@@ -170,6 +171,33 @@ pub(super) fn community_pairs(communities: Communities<'_>, out: &mut Vec<u8>) {
 pub(super) fn family(family: Family, out: &mut Vec<u8>) {
     // Writing into memory does not fail.
     let _ = write!(out, "\"{family}\"");
+}
+
+/// Writes a route of any family: text, or hexadecimal digits if it cannot be decoded; with a path
+/// identifier as an object.
+pub(super) fn route(route: &Route<'_>, family: Family, out: &mut Vec<u8>) {
+    if let Some(path_id) = route.path_id {
+        out.push(b'{');
+        number("path_id", path_id, out);
+        key("prefix", out);
+    }
+    match Destination::decode(route, family) {
+        Ok(Destination::Prefix(plain)) => prefix(plain, out),
+        Ok(Destination::Opaque(_)) | Err(_) => {
+            out.push(b'"');
+            digits::hex(route.bytes, out);
+            out.push(b'"');
+        }
+        Ok(destination) => string(destination.to_string().as_bytes(), out),
+    }
+    if route.path_id.is_some() {
+        out.push(b'}');
+    }
+}
+
+/// Writes routes up to the first malformed one; the rest is in `raw`.
+pub(super) fn routes(key: &str, routes: Routes<'_>, family: Family, out: &mut Vec<u8>) {
+    array(key, routes.map_while(Result::ok), out, |one, out| route(&one, family, out));
 }
 
 #[cfg(test)]

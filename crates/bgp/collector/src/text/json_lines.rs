@@ -18,10 +18,10 @@ mod attribute;
 mod message;
 
 use bgp::mrt::{Body, Form, Old, PeerIndexTable, Record, Rib, RibEntry, Session, TableDump, kind};
-use bgp::nlri::{Destination, Routes};
-use bgp::{Family, Message, MessageType, Negotiated};
+use bgp::nlri::Routes;
+use bgp::{Family, Negotiated};
 
-use super::{digits, json};
+use super::json;
 use crate::integrity::CAUSES;
 use crate::rib;
 use crate::{Confidence, Event, Peering, Reason, Sender};
@@ -171,7 +171,7 @@ fn write_rib(rib: &Rib<'_>, out: &mut Vec<u8>) {
     json::family(rib.family, out);
     json::key("prefix", out);
     match Routes::new(rib.nlri, rib.family, false).next() {
-        Some(Ok(route)) => write_route(&route, rib.family, out),
+        Some(Ok(route)) => json::route(&route, rib.family, out),
         _ => out.extend_from_slice(b"null"),
     }
     if let Some(path_id) = rib.path_id {
@@ -189,34 +189,6 @@ fn write_rib(rib: &Rib<'_>, out: &mut Vec<u8>) {
         out.push(b'}');
     };
     json::array("routes", rib.entries().map_while(Result::ok), out, entry);
-}
-
-/// Writes a route of any family: text, or hexadecimal digits if it cannot be decoded; with a path
-/// identifier as an object.
-fn write_route(route: &bgp::nlri::Route<'_>, family: Family, out: &mut Vec<u8>) {
-    if let Some(path_id) = route.path_id {
-        out.push(b'{');
-        json::number("path_id", path_id, out);
-        json::key("prefix", out);
-    }
-    match Destination::decode(route, family) {
-        Ok(Destination::Prefix(prefix)) => json::prefix(prefix, out),
-        Ok(Destination::Opaque(_)) | Err(_) => {
-            out.push(b'"');
-            digits::hex(route.bytes, out);
-            out.push(b'"');
-        }
-        Ok(destination) => json::string(destination.to_string().as_bytes(), out),
-    }
-    if route.path_id.is_some() {
-        out.push(b'}');
-    }
-}
-
-/// Writes routes up to the first malformed one; the rest is in `raw`.
-fn write_routes(key: &str, routes: Routes<'_>, family: Family, out: &mut Vec<u8>) {
-    let routes = routes.map_while(Result::ok);
-    json::array(key, routes, out, |route, out| write_route(&route, family, out));
 }
 
 pub fn event(peering: &Peering, event: &Event<'_>, out: &mut Vec<u8>) {
@@ -280,7 +252,7 @@ pub fn route(route: &rib::Route, out: &mut Vec<u8>) {
     match &route.destination {
         rib::Destination::Prefix(prefix) => json::prefix(*prefix, out),
         rib::Destination::Other(nlri) => match Routes::new(nlri, route.family, false).next() {
-            Some(Ok(route_of_family)) => write_route(&route_of_family, route.family, out),
+            Some(Ok(route_of_family)) => json::route(&route_of_family, route.family, out),
             _ => out.extend_from_slice(b"null"),
         },
     }

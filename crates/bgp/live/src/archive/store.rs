@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use base::{Span, Time};
@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use super::finish::{Sealed, Shared, finished_path, lock, partial_path, plain_path};
 use super::layout::Kind;
 use super::ledger::{Loss, micros};
+use super::options::{Options, Status};
 use super::recovery::Recovery;
 use super::scan::{self, Extent};
-use super::{Options, Status, hand_over};
 
 /// Maximum number of intervals filled with empty files: a week of five minutes. A longer silence is
 /// a clock step.
@@ -262,11 +262,15 @@ impl Store {
         }
     }
 
+    /// Passes a complete file to the finishing thread; waits only if too many are queued.
     fn hand_over(&mut self, sealed: Sealed) {
         let Some(queue) = &self.queue else { return };
-        if let Some(waited) = hand_over(queue, &self.shared, sealed) {
+        self.shared.waiting.fetch_add(1, Ordering::Relaxed);
+        if let Err(TrySendError::Full(sealed)) = queue.try_send(sealed) {
+            let begin = Instant::now();
+            let _ = queue.send(sealed);
             self.status.waits += 1;
-            self.status.waited += waited;
+            self.status.waited += begin.elapsed();
         }
     }
 

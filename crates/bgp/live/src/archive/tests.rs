@@ -1,5 +1,7 @@
 use std::io::Read;
 
+use base::Span;
+
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;

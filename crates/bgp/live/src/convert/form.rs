@@ -1,6 +1,7 @@
 //! Output forms of records and events.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use base::Time;
 use bgp::mrt::{Record, Records};
@@ -11,7 +12,6 @@ use collector::text::bgpdump::Renderer;
 use collector::text::json_lines;
 use collector::{Event, Frame, GapCause, LinkType, MirrorId, Peering, Reason, Sender, Sink, State};
 
-use super::Target;
 use super::output::Output;
 use crate::{Error, Result};
 
@@ -20,6 +20,42 @@ const CHUNK: usize = 192 << 10;
 
 /// Maximum captured bytes of a packet, as stated in a pcapng file.
 const SNAP: u32 = 262_144;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Archive records (RFC 6396).
+    Mrt,
+    /// JSON Lines: all fields of a record or an event, and its bytes.
+    Json,
+    /// The lines of `bgpdump -m`.
+    Bgpdump,
+    /// BMP (RFC 7854), as sent to stations.
+    Bmp,
+    /// A pcap file with the messages in ordered TCP segments.
+    Pcap,
+    Pcapng,
+}
+
+impl Target {
+    /// Format of a file with this name, without its compression.
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        let packed = [".gz", ".bz2", ".zst"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        let name = packed.unwrap_or(&name);
+        Some(match name.rsplit_once('.').map_or("", |(_, suffix)| suffix) {
+            "mrt" => Self::Mrt,
+            "json" | "jsonl" | "ndjson" => Self::Json,
+            "bgpdump" | "txt" => Self::Bgpdump,
+            "bmp" => Self::Bmp,
+            "pcap" | "cap" => Self::Pcap,
+            "pcapng" => Self::Pcapng,
+            _ if ["updates.", "bview.", "rib."].iter().any(|kind| name.starts_with(kind)) => {
+                Self::Mrt
+            }
+            _ => return None,
+        })
+    }
+}
 
 enum Maker {
     Mrt(Recorder),

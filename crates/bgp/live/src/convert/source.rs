@@ -8,9 +8,9 @@ use std::time::Duration;
 use collector::input::{bmp, mrt};
 use collector::{MirrorId, PeeringId};
 
-use super::Summary;
 use super::form::Form;
 use crate::input::{Captures, Fill, Format, Input, Item, Progress, RecordStep, records, words};
+use crate::job::TROUBLES;
 use crate::pipeline::{self, Pipeline};
 use crate::{Error, Result};
 
@@ -19,6 +19,30 @@ const WAIT: Duration = Duration::from_millis(50);
 
 /// Packets that determine whether checksums are meaningful.
 const LEARN: usize = 256;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub read: u64,
+    pub written: u64,
+    /// Gaps in streams; archives and captures do not contain them.
+    pub gaps: u64,
+    /// Sessions whose router's end was guessed.
+    pub guessed: u64,
+    /// Errors of the input, as text; the first [`TROUBLES`].
+    pub troubles: Vec<String>,
+    pub trouble_count: u64,
+    /// The conversion was stopped, and the output deleted.
+    pub stopped: bool,
+}
+
+impl Summary {
+    fn trouble(&mut self, what: impl std::fmt::Display) {
+        self.trouble_count += 1;
+        if self.troubles.len() < TROUBLES {
+            self.troubles.push(what.to_string());
+        }
+    }
+}
 
 pub(super) fn check(path: &Path, format: Format) -> Result<()> {
     format.refusal().map_or(Ok(()), |cause| Err(Error::Content { path: path.to_owned(), cause }))

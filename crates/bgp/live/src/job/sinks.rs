@@ -144,15 +144,18 @@ impl Sinks {
     fn reach(&mut self, time: Time) {
         // A damaged time is later than that of all packets until now.
         let time = later(self.now, time);
-        self.with_tables(|tables, sinks| tables.reach(time, sinks));
+        self.with_tables(|tables, rib, writer| tables.reach(time, rib, writer));
     }
 
-    pub(super) fn with_tables(&mut self, work: impl FnOnce(&mut Tables, &mut Self) -> Result<()>) {
-        let Some(mut tables) = self.tables.take() else { return };
-        if let Err(error) = work(&mut tables, self) {
+    pub(super) fn with_tables(
+        &mut self,
+        work: impl FnOnce(&mut Tables, &mut Rib, Option<&Writer>) -> Result<()>,
+    ) {
+        let (Some(tables), Some(rib)) = (&mut self.tables, &mut self.rib) else { return };
+        if let Err(error) = work(tables, rib, self.writer.as_ref()) {
             self.table_error.get_or_insert(error);
         }
-        self.set_tables(tables);
+        self.table_at = tables.due();
     }
 
     #[cold]

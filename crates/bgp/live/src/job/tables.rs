@@ -7,10 +7,9 @@ use base::{Span, Time};
 
 use collector::rib::Rib;
 
-use super::sinks::Sinks;
 use crate::archive::Snapshot;
 use crate::pipeline::DISORDER;
-use crate::{Board, Result};
+use crate::{Board, Result, Writer};
 
 /// Bytes of a snapshot written between packets.
 const BUDGET: usize = 256 << 10;
@@ -56,15 +55,21 @@ impl Tables {
     }
 
     /// Continues a snapshot, or starts one that is due or requested.
-    pub(super) fn tend(&mut self, now: Time, sinks: &mut Sinks, board: &Board) -> Result<()> {
+    pub(super) fn tend(
+        &mut self,
+        now: Time,
+        rib: &mut Rib,
+        writer: Option<&Writer>,
+        board: &Board,
+    ) -> Result<()> {
         if now == Time::ZERO {
             return Ok(());
         }
-        self.reach(now, sinks)?;
+        self.reach(now, rib, writer)?;
         if self.open.is_none() {
-            self.begin_readers(now, sinks, board);
+            self.begin_readers(now, rib, board);
         }
-        self.write(sinks)
+        self.write(rib)
     }
 
     /// Time of the next file: [`Self::reach`] is due before an event of that time.
@@ -78,7 +83,12 @@ impl Tables {
 
     /// Starts the files of all instants until `now`; all but the last are complete. Routes of
     /// later events are not in them.
-    pub(super) fn reach(&mut self, now: Time, sinks: &mut Sinks) -> Result<()> {
+    pub(super) fn reach(
+        &mut self,
+        now: Time,
+        rib: &mut Rib,
+        writer: Option<&Writer>,
+    ) -> Result<()> {
         if self.interval == Span::ZERO {
             return Ok(());
         }
@@ -92,20 +102,20 @@ impl Tables {
         let missed = now.since(next).as_nanos() / self.interval.as_nanos();
         let mut time = if missed < MAX_MISSED { next } else { self.before(now) };
         while time <= now {
-            self.complete_file(sinks)?;
+            self.complete_file(rib)?;
             if self.open.is_some() {
                 // The routes are being sent to readers; the file is next.
                 return Ok(());
             }
             self.next = Some(time + self.interval);
-            self.begin_file(time, sinks)?;
+            self.begin_file(time, rib, writer)?;
             time += self.interval;
         }
         Ok(())
     }
 
-    fn begin_file(&mut self, time: Time, sinks: &mut Sinks) -> Result<()> {
-        let (Some(writer), Some(rib)) = (&sinks.writer, &mut sinks.rib) else { return Ok(()) };
+    fn begin_file(&mut self, time: Time, rib: &mut Rib, writer: Option<&Writer>) -> Result<()> {
+        let Some(writer) = writer else { return Ok(()) };
         rib.advance(time);
         rib.begin_snapshot(time, 0, self.view.as_bytes());
         let mirrors = rib.snapshot_mirrors().map(|mirror| mirror.0).collect();
@@ -119,8 +129,7 @@ impl Tables {
         Ok(())
     }
 
-    fn begin_readers(&mut self, now: Time, sinks: &mut Sinks, board: &Board) {
-        let Some(rib) = &mut sinks.rib else { return };
+    fn begin_readers(&mut self, now: Time, rib: &mut Rib, board: &Board) {
         let readers = board.take_tables();
         if readers.is_empty() {
             return;
@@ -135,8 +144,7 @@ impl Tables {
         Time::from_nanos(time.as_nanos() / interval * interval)
     }
 
-    fn write(&mut self, sinks: &mut Sinks) -> Result<()> {
-        let Some(rib) = &mut sinks.rib else { return Ok(()) };
+    fn write(&mut self, rib: &mut Rib) -> Result<()> {
         let Some(target) = self.open.take() else { return Ok(()) };
         match target {
             Target::File(mut snapshot) => {
@@ -191,16 +199,16 @@ impl Tables {
         }
     }
 
-    fn complete_file(&mut self, sinks: &mut Sinks) -> Result<()> {
+    fn complete_file(&mut self, rib: &mut Rib) -> Result<()> {
         while matches!(self.open, Some(Target::File(_))) {
-            self.write(sinks)?;
+            self.write(rib)?;
         }
         Ok(())
     }
 
     /// Completes the file that is being written; readers keep their chunks.
-    pub(super) fn finish(&mut self, sinks: &mut Sinks) -> Result<()> {
-        self.complete_file(sinks)?;
+    pub(super) fn finish(&mut self, rib: &mut Rib) -> Result<()> {
+        self.complete_file(rib)?;
         self.open = None;
         Ok(())
     }
@@ -219,7 +227,6 @@ mod tests {
         rib.begin_snapshot(Time::from_nanos(1), 0, b"");
         let (stuck, never_read) = sync_channel(0);
         let (to, pieces) = sync_channel(4);
-        tables.open = None;
         tables.hand_over(&mut rib, vec![(stuck, true), (to, true)]);
         let hand_over = |tables: &mut Tables, rib: &mut Rib| {
             if let Some(Target::Readers(readers)) = tables.open.take() {

@@ -8,10 +8,20 @@
 //! So at most two packets are held, and packets without a step pass at once. A reading of the live
 //! clock confirms a step like a packet. At the end of the input an unconfirmed step is implausible.
 
-use base::Time;
+use base::{Span, Time};
 use collector::Frame;
 
-use super::{DISORDER, Frames, later};
+use super::frames::Frames;
+
+/// Maximum step backward between unordered inputs. After a greater step in either direction the
+/// clock was set, the capture paused, or one of the times is wrong.
+pub(crate) const DISORDER: Span = Span::from_secs(3_600);
+
+/// The time after `now` and an item of time `seen`.
+#[inline]
+pub(crate) fn later(now: Time, seen: Time) -> Time {
+    if seen >= now || now.since(seen) > DISORDER { seen } else { now }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Stamps {

@@ -67,6 +67,26 @@ impl ArchiveFolder {
     }
 }
 
+/// Archives, one per collector.
+#[derive(Debug)]
+pub struct Archives {
+    pub(super) shelves: Vec<ArchiveFolder>,
+}
+
+impl Archives {
+    /// Opens archives in folders, and single files.
+    pub fn open(paths: &[PathBuf]) -> Result<Self> {
+        let shelves = shelves(paths)?;
+        for shelf in &shelves {
+            if shelf.files.is_empty() {
+                let cause = "there are no archive files here".to_owned();
+                return Err(Error::Content { path: shelf.folder.clone(), cause });
+            }
+        }
+        Ok(Self { shelves })
+    }
+}
+
 /// The archives at `paths`, by folder.
 pub(crate) fn shelves(paths: &[PathBuf]) -> Result<Vec<ArchiveFolder>> {
     let mut shelves = Vec::new();

@@ -5,8 +5,17 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::OnLoss;
 use crate::AgentId;
+
+/// The reaction of a lab to the loss of one of its agents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLoss {
+    #[default]
+    Stop,
+    /// The other shards continue.
+    Continue,
+}
 
 /// Describes a shard. It is the first message on the process's standard input and carries two
 /// descriptors: the trunk's UDP socket and the socket for notices.

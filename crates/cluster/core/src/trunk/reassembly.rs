@@ -1,6 +1,6 @@
 //! Reassembly of messages whose parts arrive in several datagrams.
 
-use super::{MAX_MESSAGE_BYTES, RECORD};
+use super::format::{MAX_MESSAGE_BYTES, RECORD};
 
 /// Max incomplete messages of one peer; a further one replaces the oldest.
 const MAX_INCOMPLETE: usize = 16;

@@ -2,12 +2,10 @@
 
 use base::{IfaceId, Time};
 
+use super::format::{CLEAR, MAX_MESSAGE_BYTES, RECORD, SEALED, TRAILER, Trailer, VIRTIO};
 use super::reassembly::Part;
 use super::window::{Arrival, Window};
-use super::{
-    CLEAR, Incoming, MAX_MESSAGE_BYTES, Peer, RECORD, Received, SEALED, TRAILER, Trailer, Trunk,
-};
-use super::{MAX_SPARE_TRAINS, VIRTIO};
+use super::{Incoming, MAX_SPARE_TRAINS, Peer, Received, Trunk};
 use crate::AgentId;
 
 /// The unsealed header of a datagram.

@@ -4,7 +4,7 @@
 use aegis::aegis128l::{Aegis128L, Key as Bytes};
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 
-use super::{CLEAR, TAG};
+use super::format::{CLEAR, TAG};
 use crate::AgentId;
 
 /// Separates the keys of this format version from those of others.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::format::{TAG, Trailer};
 use super::*;
 
 const KEY: [u8; 32] = [9; 32];

@@ -2,8 +2,11 @@
 
 use base::Time;
 
+use super::format::{
+    CLEAR, MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES, Message, RECORD, SEALED, TAG, TRAILER, Trailer,
+    VIRTIO,
+};
 use super::seal::Key;
-use super::{CLEAR, MAX_MESSAGE_BYTES, Message, RECORD, SEALED, TAG, TRAILER, Trailer, VIRTIO};
 
 /// Max datagrams of one send call (`UDP_MAX_SEGMENTS` before Linux 6.9).
 const MAX_SEGMENTS: usize = 64;
@@ -41,7 +44,7 @@ pub(super) struct Sizes {
 
 impl Sizes {
     pub(super) fn new(datagram: usize) -> Self {
-        let datagram = datagram.clamp(super::MIN_DATAGRAM_BYTES, MAX_TRAIN_BYTES);
+        let datagram = datagram.clamp(MIN_DATAGRAM_BYTES, MAX_TRAIN_BYTES);
         Self { datagram, train: datagram * (MAX_TRAIN_BYTES / datagram).min(MAX_SEGMENTS) }
     }
 }
@@ -174,6 +177,6 @@ impl Filler {
 }
 
 // The max number of datagrams of one message fits the trailer's eight bits.
-const _: () = assert!(MAX_MESSAGE_BYTES / (super::MIN_DATAGRAM_BYTES - CLEAR - SEALED) + 2 < 256);
+const _: () = assert!(MAX_MESSAGE_BYTES / (MIN_DATAGRAM_BYTES - CLEAR - SEALED) + 2 < 256);
 // Every datagram has room for the head of a message.
-const _: () = assert!(super::MIN_DATAGRAM_BYTES > CLEAR + RECORD + VIRTIO + TRAILER + TAG);
+const _: () = assert!(MIN_DATAGRAM_BYTES > CLEAR + RECORD + VIRTIO + TRAILER + TAG);

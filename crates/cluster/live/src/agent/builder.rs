@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 
 use cluster::control::{LAB_FILE, Prepare, Refusal, Reserve, Setup};
 
-use super::Event;
+use super::event::Event;
 use super::process::Process;
 use crate::{Error, Result, results};
 

@@ -17,9 +17,9 @@ use cluster::control::{
 use zenoh::Wait;
 use zenoh::qos::{CongestionControl, Priority};
 
-use super::Event;
 use super::builder::{Builder, Sockets};
 use super::clocks::Clocks;
+use super::event::Event;
 use super::notification::OrphanAction;
 use super::notified::{EgressLeads, ProgramEvents};
 use super::process::{Folder, Process};

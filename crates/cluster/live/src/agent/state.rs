@@ -11,11 +11,11 @@ use cluster::recovery::Recovery;
 
 use super::board::Board;
 use super::clocks::Clocks;
+use super::event::{Event, Stop};
 use super::notification::{Notification, OrphanAction};
 use super::options::Options;
 use super::shard::Shard;
 use super::work_dir::WorkDir;
-use super::{Event, Stop};
 use crate::heartbeat::HeartbeatSender;
 use crate::session::{self, Bus, Declaration, key};
 use crate::system::now;

@@ -4,11 +4,13 @@
 use std::fmt;
 use std::str::FromStr as _;
 
-use crate::credentials::Role;
+use crate::credentials::{Role, serial_role};
 use crate::shard::{from_hex, hex};
 use crate::system::random;
-use crate::trust::serial_role;
 use crate::{Error, Result};
+
+/// The index of all issued certificates, beside [`CA_FILE`](crate::credentials::CA_FILE).
+pub const INDEX_FILE: &str = "certificates.txt";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -90,8 +92,7 @@ impl Index {
         let Some(first) = meant.first().map(|entry| entry.role) else {
             let what = role.map(|role| format!("{role} ")).unwrap_or_default();
             let text = format!(
-                "the authority has issued no certificate of {what}{name}: {} lists all",
-                super::INDEX_FILE
+                "the authority has issued no certificate of {what}{name}: {INDEX_FILE} lists all"
             );
             return Err(Error::Usage { text });
         };

@@ -13,7 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::namespace::{self, Kinds, Mode};
 use sys::process::{self, Child, Exit};
 
-use super::{Local, environment, file_of, network};
+use super::layout::{COORDINATOR, HOSTS, Local, REPEAT, environment, file_of};
+use super::network;
 use crate::authority::Authority;
 use crate::credentials::Role;
 use crate::{Error, Result};
@@ -100,9 +101,9 @@ impl Cluster<'_> {
             let _ = write!(hosts, "{comma}\"{}\"", Local::address(at));
         }
         hosts.push_str("]\n");
-        put(&self.place.join(super::HOSTS), &hosts)?;
+        put(&self.place.join(HOSTS), &hosts)?;
         self.issue_certificates()?;
-        put(&self.place.join(super::REPEAT), &self.local.repeat)
+        put(&self.place.join(REPEAT), &self.local.repeat)
     }
 
     /// Issues credentials for the agents and the command. The authority's key is not stored.
@@ -114,7 +115,7 @@ impl Cluster<'_> {
         for name in &self.local.names {
             issue(Role::Agent, name, file_of(self.place, name, "credentials"))?;
         }
-        issue(Role::Coordinator, super::COORDINATOR, self.place.join(super::COORDINATOR))
+        issue(Role::Coordinator, COORDINATOR, self.place.join(COORDINATOR))
     }
 
     fn start_agent(&self, at: usize) -> Result<Child> {

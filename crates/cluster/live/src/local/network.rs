@@ -8,7 +8,7 @@ use base::{Bandwidth, Bytes, Span};
 use sys::namespace::{self, Kinds, Mode};
 use sys::netlink::{Batch, LOOPBACK, LinkSettings, Socket, Veth, index_of};
 
-use super::{HUB, Local, PREFIX, file_of};
+use super::layout::{HUB, Local, PREFIX, file_of};
 use crate::Result;
 
 pub(super) const BRIDGE: &str = "hub";

@@ -6,7 +6,7 @@ use fabric::{Fabric, LinkStats, QueueLevel};
 use lab::expect::Subject;
 use lab::plan::Plan;
 
-use crate::start::session_hosts;
+use crate::start::topology;
 
 /// Turns counters of links into samples.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl LinkLedger {
                 named[link.index() * 2 + direction.index()] = true;
             }
         }
-        let (reported, sampled) = session_hosts::positions(plan, &named);
+        let (reported, sampled) = topology::positions(plan, &named);
         Self {
             recorder,
             reported,

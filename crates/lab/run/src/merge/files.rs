@@ -11,8 +11,8 @@ use crate::{Level, RecorderHandle, RunFolder, files};
 use base::Time;
 use serde::Deserialize;
 
-use super::ClusterRun;
 use super::sources::Source;
+use crate::shards::ClusterRun;
 
 const MAX_LINE_BYTES: u64 = 1 << 20;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{FlowSample, SubflowSample, Transfer};
 use base::{Span, Time};
 
-use super::take_due;
+use super::sums::take_due;
 use crate::Ledgers;
 
 /// Maximum number of samples that wait for the other end, if the times of a shard are wrong.

@@ -7,8 +7,8 @@ use crate::Error;
 use base::Time;
 use lab::plan::Plan;
 
-use super::AgentRun;
 use crate::observation::{self, Ending, Observation, ObservationReader, Peer};
+use crate::shards::AgentRun;
 
 /// An agent's observations, and the data about the agent itself.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use bundler::sendbox::{Status, Transition};
 use fabric::{LinkStats, QueueLevel, Share};
 use lab::plan::Plan;
 
-use super::take_due;
 use crate::Batch;
 use crate::observation::{Counters, LinkRow};
 
@@ -35,6 +34,17 @@ struct Group {
     shares: Vec<(usize, Share)>,
     bundles: BTreeMap<u32, Status>,
     changes: Vec<(u32, Transition)>,
+}
+
+/// Removes the first entry of a map if it is due or the map has more than `max` entries.
+pub(super) fn take_due<K: Ord, V>(
+    map: &mut BTreeMap<K, V>,
+    max: usize,
+    is_due: impl Fn(&K) -> bool,
+) -> Option<(K, V)> {
+    let is_full = map.len() > max;
+    let entry = map.first_entry()?;
+    (is_full || is_due(entry.key())).then(|| entry.remove_entry())
 }
 
 impl Sums {

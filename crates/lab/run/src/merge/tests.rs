@@ -1,6 +1,7 @@
 use std::path::Path;
 
-use crate::record::{Clock, Engine, EventRecord, HostFaults};
+use crate::record::cluster::Outage;
+use crate::record::{Clock, Engine, EventRecord, HostFaults, Status};
 use crate::sample::shares;
 use crate::table::Table;
 use crate::{CaptureId, FlowSample, Level, PacketRecord, Transfer, pcapng};

@@ -1,6 +1,6 @@
 //! Path attributes as bgpdump interprets them.
 
-use super::octets::Octets;
+use super::fields::Octets;
 use crate::text::digits;
 
 /// Maximum text length of an AS path; the rest is omitted.

@@ -1,15 +1,17 @@
 //! Table dumps: a line for each route of a prefix.
 
 use super::attributes::{Attributes, Columns};
-use super::octets::Octets;
-use super::{AddressFamily, Renderer, head};
-use crate::text::digits::{self, Zeros};
+use super::fields::{AddressFamily, Octets, head};
+use crate::text::digits;
 
 /// The table that routes of `TABLE_DUMP_V2` refer to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peers {
     count: usize,
-    peers: Vec<Peer>,
+    list: Vec<Peer>,
+    /// Start of all lines of a record, and its prefix.
+    head: Vec<u8>,
+    prefix: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,8 +30,8 @@ impl Peers {
             body.take(length);
         }
         let count = usize::from(body.u16());
-        let mut peers = Vec::new();
-        while peers.len() < count && !body.is_empty() {
+        let mut list = Vec::new();
+        while list.len() < count && !body.is_empty() {
             let kind = body.u8();
             body.u32();
             let is_v6 = kind & 1 != 0;
@@ -40,14 +42,81 @@ impl Peers {
                 address[..4].copy_from_slice(&body.array::<4>());
             }
             let asn = body.asn(if kind & 2 == 0 { 2 } else { 4 });
-            peers.push(Peer { address, is_v6, asn });
+            list.push(Peer { address, is_v6, asn });
         }
-        Self { count, peers }
+        Self { count, list, ..Self::default() }
+    }
+
+    /// Unicast routes of `TABLE_DUMP_V2`.
+    pub(super) fn table_dump_v2(
+        &mut self,
+        seconds: u32,
+        subtype: u16,
+        mut body: Octets<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let (family, add_path) = match subtype {
+            2 => (AddressFamily::V4, false),
+            4 => (AddressFamily::V6, false),
+            8 => (AddressFamily::V4, true),
+            10 => (AddressFamily::V6, true),
+            _ => return,
+        };
+        body.u32();
+        let length = body.u8();
+        let mut prefix = [0; 16];
+        let octets = body.take(usize::from(length).div_ceil(8)).0;
+        let known = octets.len().min(16);
+        prefix[..known].copy_from_slice(&octets[..known]);
+        self.prefix.clear();
+        family.write(prefix, &mut self.prefix);
+        self.prefix.push(b'/');
+        digits::decimal(u64::from(length), &mut self.prefix);
+        let format = if add_path { "TABLE_DUMP2_AP" } else { "TABLE_DUMP2" };
+        self.head.clear();
+        head(format, (seconds, None), "B", &mut self.head);
+        // Either all lines of a record are written, or none.
+        let start = out.len();
+        for _ in 0..body.u16() {
+            let Some(peer) = self.get(body.u16()) else {
+                out.truncate(start);
+                return;
+            };
+            // A record that ends early has no more routes, whatever its count is.
+            if body.is_empty() {
+                break;
+            }
+            body.u32();
+            let path_id = add_path.then(|| body.u32());
+            let attributes = Attributes::read(&mut body, 4);
+            out.extend_from_slice(&self.head);
+            let peer_family = if peer.is_v6 { AddressFamily::V6 } else { AddressFamily::V4 };
+            peer_family.write(peer.address, out);
+            out.push(b'|');
+            digits::decimal(u64::from(peer.asn), out);
+            out.push(b'|');
+            out.extend_from_slice(&self.prefix);
+            out.push(b'|');
+            if let Some(path_id) = path_id {
+                digits::decimal(u64::from(path_id), out);
+                out.push(b'|');
+            }
+            let reach = attributes.announced[1][0].or(attributes.announced[0][0]);
+            let columns = match reach {
+                Some(reach) if reach.next_hop_length == 4 => {
+                    let [a, b, c, d, ..] = reach.next_hop;
+                    Columns::All([a, b, c, d])
+                }
+                Some(reach) => Columns::AllV6(reach.next_hop),
+                None => attributes.plain(),
+            };
+            attributes.columns(columns, out);
+        }
     }
 
     fn get(&self, index: u16) -> Option<Peer> {
         let index = usize::from(index);
-        (index < self.count).then(|| self.peers.get(index).copied().unwrap_or_default())
+        (index < self.count).then(|| self.list.get(index).copied().unwrap_or_default())
     }
 }
 
@@ -93,84 +162,4 @@ pub(super) fn table_dump(seconds: u32, subtype: u16, mut body: Octets<'_>, out: 
         None => attributes.plain(),
     };
     attributes.columns(columns, out);
-}
-
-impl Renderer {
-    /// Unicast routes of `TABLE_DUMP_V2`.
-    pub(super) fn table_dump_v2(
-        &mut self,
-        seconds: u32,
-        subtype: u16,
-        mut body: Octets<'_>,
-        out: &mut Vec<u8>,
-    ) {
-        let Some(peers) = &self.peers else { return };
-        let (family, add_path) = match subtype {
-            2 => (AddressFamily::V4, false),
-            4 => (AddressFamily::V6, false),
-            8 => (AddressFamily::V4, true),
-            10 => (AddressFamily::V6, true),
-            _ => return,
-        };
-        body.u32();
-        let length = body.u8();
-        let mut prefix = [0; 16];
-        let octets = body.take(usize::from(length).div_ceil(8)).0;
-        let known = octets.len().min(16);
-        prefix[..known].copy_from_slice(&octets[..known]);
-        self.prefix.clear();
-        family.write(prefix, &mut self.prefix);
-        self.prefix.push(b'/');
-        digits::decimal(u64::from(length), &mut self.prefix);
-        let format = if add_path { "TABLE_DUMP2_AP" } else { "TABLE_DUMP2" };
-        self.head.clear();
-        head(format, (seconds, None), "B", &mut self.head);
-        // Either all lines of a record are written, or none.
-        let start = out.len();
-        for _ in 0..body.u16() {
-            let Some(peer) = peers.get(body.u16()) else {
-                out.truncate(start);
-                return;
-            };
-            // A record that ends early has no more routes, whatever its count is.
-            if body.is_empty() {
-                break;
-            }
-            body.u32();
-            let path_id = add_path.then(|| body.u32());
-            let attributes = Attributes::read(&mut body, 4);
-            out.extend_from_slice(&self.head);
-            let peer_family = if peer.is_v6 { AddressFamily::V6 } else { AddressFamily::V4 };
-            peer_family.write(peer.address, out);
-            out.push(b'|');
-            digits::decimal(u64::from(peer.asn), out);
-            out.push(b'|');
-            out.extend_from_slice(&self.prefix);
-            out.push(b'|');
-            if let Some(path_id) = path_id {
-                digits::decimal(u64::from(path_id), out);
-                out.push(b'|');
-            }
-            let reach = attributes.announced[1][0].or(attributes.announced[0][0]);
-            let columns = match reach {
-                Some(reach) if reach.next_hop_length == 4 => {
-                    let [a, b, c, d, ..] = reach.next_hop;
-                    Columns::All([a, b, c, d])
-                }
-                Some(reach) => Columns::AllV6(reach.next_hop),
-                None => attributes.plain(),
-            };
-            attributes.columns(columns, out);
-        }
-    }
-}
-
-impl AddressFamily {
-    /// Writes an address; of IPv4 the first four octets.
-    pub(super) fn write(self, address: [u8; 16], out: &mut Vec<u8>) {
-        match self {
-            Self::V4 => digits::ipv4([address[0], address[1], address[2], address[3]], out),
-            Self::V6 => digits::ipv6(address, Zeros::Bgpdump, out),
-        }
-    }
 }

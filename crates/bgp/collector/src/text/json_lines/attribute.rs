@@ -7,7 +7,7 @@ use bgp::attribute::{self, AsPath, Attribute, Attributes, MpReach, NextHop, Orig
 use bgp::attribute::{SegmentKind, code};
 use bgp::{Family, Negotiated, Result};
 
-use super::{digits, json, write_routes};
+use super::super::{digits, json};
 
 pub(super) fn write_list(list: Attributes<'_>, negotiated: Negotiated, out: &mut Vec<u8>) {
     let raw = list.map_while(Result::ok);
@@ -57,12 +57,12 @@ fn write_value(raw: &RawAttribute<'_>, attribute: &Attribute<'_>, out: &mut Vec<
             json::key("family", out);
             json::family(reach.family, out);
             write_next_hop(&reach.next_hop(), out);
-            return write_routes("announced", reach.routes(), reach.family, out);
+            return json::routes("announced", reach.routes(), reach.family, out);
         }
         Attribute::MpUnreach(unreach) => {
             json::key("family", out);
             json::family(unreach.family, out);
-            return write_routes("withdrawn", unreach.routes(), unreach.family, out);
+            return json::routes("withdrawn", unreach.routes(), unreach.family, out);
         }
         Attribute::Opaque(_) => return json::hex("hex", raw.value, out),
         _ => json::key("value", out),

@@ -6,9 +6,10 @@ use bgp::open::Open;
 use bgp::route_refresh::RouteRefresh;
 use bgp::update::Update;
 use bgp::verdict::{Action, judge};
-use bgp::{Family, capability};
+use bgp::{Family, Message, MessageType, Negotiated, capability};
 
-use super::{Message, MessageType, Negotiated, attribute, json, write_routes};
+use super::super::json;
+use super::attribute;
 
 pub(super) fn write(message: Message<'_>, negotiated: Negotiated, out: &mut Vec<u8>) {
     write_content(message.kind(), message.body(), negotiated, out);
@@ -50,7 +51,7 @@ fn write_update(update: &Update<'_>, negotiated: Negotiated, out: &mut Vec<u8>) 
     let family = Family::IPV4_UNICAST;
     let add_path = negotiated.add_path.contains(family);
     for (key, bytes) in [("withdrawn", update.withdrawn), ("announced", update.announced)] {
-        write_routes(key, Routes::new(bytes, family, add_path), family, out);
+        json::routes(key, Routes::new(bytes, family, add_path), family, out);
     }
     attribute::write_list(update.attributes(), negotiated, out);
     if let Some(family) = update.end_of_rib() {

@@ -1,6 +1,6 @@
 use base::Time;
 use bgp::negotiated::Families;
-use bgp::{Asn, Safi};
+use bgp::{Asn, Message, Safi};
 use serde_json::{Value, json};
 
 use super::*;

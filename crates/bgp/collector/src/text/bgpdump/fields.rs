@@ -1,4 +1,6 @@
-//! Reads fields as bgpdump does: missing bytes are zero.
+//! Reads fields as bgpdump does (missing bytes are zero), and writes them.
+
+use crate::text::digits::{self, Zeros};
 
 #[derive(Clone, Copy)]
 pub(super) struct Octets<'a>(pub &'a [u8]);
@@ -48,4 +50,39 @@ impl<'a> Octets<'a> {
     pub(super) fn asn(&mut self, width: usize) -> u32 {
         if width == 4 { self.u32() } else { u32::from(self.u16()) }
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AddressFamily {
+    V4,
+    V6,
+}
+
+impl AddressFamily {
+    /// Writes an address; of IPv4 the first four octets.
+    pub(super) fn write(self, address: [u8; 16], out: &mut Vec<u8>) {
+        match self {
+            Self::V4 => digits::ipv4([address[0], address[1], address[2], address[3]], out),
+            Self::V6 => digits::ipv6(address, Zeros::Bgpdump, out),
+        }
+    }
+}
+
+/// The part of a line before the peer: format, time and kind.
+pub(super) fn head(
+    format: &str,
+    (seconds, micros): (u32, Option<u32>),
+    kind: &str,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(format.as_bytes());
+    out.push(b'|');
+    digits::decimal(u64::from(seconds), out);
+    if let Some(micros) = micros {
+        out.push(b'.');
+        digits::padded(u64::from(micros), 6, out);
+    }
+    out.push(b'|');
+    out.extend_from_slice(kind.as_bytes());
+    out.push(b'|');
 }

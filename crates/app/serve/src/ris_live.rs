@@ -1,9 +1,10 @@
-//! RIS Live as a continuous HTTP response.
+//! RIS Live: over a WebSocket, and as a continuous HTTP response.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,10 +12,62 @@ use collector::text::ris_live::Client;
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::Shared;
-use crate::hub::ClientGuard;
+use crate::hub::{ClientGuard, Shared};
 
-/// The parameters are those of a subscription; `format=json` selects JSON Lines.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
+
+/// The protocol of RIS Live over a WebSocket.
+pub(crate) async fn websocket(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
+    upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| serve(shared, socket))
+}
+
+async fn serve(shared: Shared, mut socket: WebSocket) {
+    let _present = ClientGuard::new(&shared.hub);
+    let Some(mut pages) = shared.hub.subscribe() else { return };
+    let (host, mut stop) = (shared.hub.host.as_str(), shared.stop.clone());
+    let mut client = Client::new();
+    loop {
+        tokio::select! {
+            _ = stop.changed() => break,
+            message = socket.recv() => match message {
+                Some(Ok(Message::Text(text))) => {
+                    for reply in client.handle(&text, || shared.hosts()) {
+                        if socket.send(Message::text(reply)).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                // The library answers pings.
+                Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+            },
+            page = pages.recv() => match page {
+                Ok(page) => {
+                    for text in page.messages_for(host, &client) {
+                        if socket.send(Message::text(text)).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                Err(RecvError::Lagged(lost)) => {
+                    shared.hub.count_lagged(lost);
+                    let message = json!({"type": "ris_error", "data": {
+                        "message": format!("{lost} batches of messages were dropped: the \
+                                            client reads too slowly"),
+                    }});
+                    if socket.send(Message::text(message.to_string())).await.is_err() {
+                        return;
+                    }
+                }
+                Err(RecvError::Closed) => break,
+            },
+        }
+    }
+    let _ = socket.send(Message::Close(None)).await;
+}
+
+/// RIS Live as a continuous HTTP response. The parameters are those of a subscription;
+/// `format=json` selects JSON Lines.
 pub(crate) async fn stream(
     State(shared): State<Shared>,
     Query(mut parameters): Query<BTreeMap<String, String>>,

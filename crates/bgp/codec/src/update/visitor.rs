@@ -11,7 +11,7 @@ use crate::attribute::{
     unframed,
 };
 use crate::nlri::{Destination, Nlri, Prefixes, Route, Routes, v4};
-use crate::verdict::{Action, Problem, of_malformed};
+use crate::verdict::{Action, Problem, Verdict, of_malformed};
 use crate::{Afi, Error, Family, Negotiated};
 
 /// Receives the content of an UPDATE in wire order. A malformed attribute is reported as
@@ -46,6 +46,21 @@ pub trait Visitor {
     fn problem(&mut self, problem: Problem) {
         let _ = problem;
     }
+}
+
+/// The verdict for the body of an UPDATE.
+pub fn judge(body: &[u8], negotiated: &Negotiated) -> Verdict {
+    struct Collect(Vec<Problem>);
+    impl Visitor for Collect {
+        fn problem(&mut self, problem: Problem) {
+            if self.0.len() < Verdict::LIMIT {
+                self.0.push(problem);
+            }
+        }
+    }
+    let mut collect = Collect(Vec::new());
+    let action = walk(body, negotiated, &mut collect);
+    Verdict { action, problems: collect.0 }
 }
 
 /// Passes the content of an UPDATE to `visitor`, and returns the verdict for the message.
