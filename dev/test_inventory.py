@@ -50,6 +50,10 @@ class Files(unittest.TestCase):
         files = {"a": "use crate::A;\npub struct B;\n"}
         lib = "mod a;\npub use a::B;\npub struct A;\n"
         self.assertEqual(self.circles(lib=lib, **files), [])
+        # A declared module is no use of a function with its name; a comma at the end is no item.
+        lib = "mod a;\npub use a::{\n    a,\n};\npub struct A;\n"
+        self.assertEqual(self.circles(lib=lib, a="use crate::A;\npub fn a() {}\n"), [])
+        lib = "mod a;\npub use a::B;\npub struct A;\n"
         used = self.circles(lib=f"{lib}fn b() -> B {{}}\n", **files)
         self.assertEqual(used, [["a.rs", "lib.rs"]])
 
