@@ -563,7 +563,7 @@ MUTATIONS = [
     ),
     Mutation(
         "repeated-interface",
-        "crates/bgp/collector/src/capture.rs",
+        "crates/bgp/collector/src/capture/input.rs",
         "Some(name) => self.named.get(name),",
         "Some(_) => None,",
         "mutations_change_nothing_that_is_not_stated",
