@@ -548,6 +548,8 @@ class PatternOfDatagrams(TypedDict, total=False):
             Default: false.
         off: Length of the period without sending that follows.
         on: Length of a period in which it sends at `rate`.
+        pareto: Lengths have a Pareto distribution with this tail index (in steps of 0.001; the
+            smaller, the heavier), and `on` and `off` as their means.
         trace: A file with a time in seconds and the bytes of a datagram's payload on each line,
             repeated for ever (one mean gap after its last line); or the datagrams themselves. It
             replaces `rate` and `packet`.
@@ -556,6 +558,7 @@ class PatternOfDatagrams(TypedDict, total=False):
     exponential: Union[bool, Sweep]
     off: Union[Time, Sweep]
     on: Union[Time, Sweep]
+    pareto: Union[float, Sweep]
     trace: Union[Union[str, TraceOfDatagrams], Sweep]
 
 

@@ -8,7 +8,8 @@ use lab::plan::{Limits, Model, Pause, Plan, Tcp, Traffic};
 use lab::{parse, resolved};
 use proptest::prelude::*;
 use workload::{
-    Arrivals, DatagramTrace, Pattern, Queries, Requests, Rpc, SizeTable, Sizes, Think, Transfers,
+    Arrivals, DatagramTrace, Lengths, OnOff, Pattern, Queries, Requests, Rpc, SizeTable, Sizes,
+    Think, Transfers,
 };
 
 const NETWORK: &str = r#"
@@ -118,7 +119,11 @@ fn datagrams_have_patterns() {
             "{rate}pattern = {{ on = \"1 s\", off = \"500 ms\", exponential = true }}"
         ))
         .0,
-        Pattern::OnOff { on, off, exponential: true }
+        Pattern::OnOff(OnOff { on, off, lengths: Lengths::Exponential })
+    );
+    assert_eq!(
+        pattern(&format!("{rate}pattern = {{ on = \"1 s\", off = \"500 ms\", pareto = 1.5 }}")).0,
+        Pattern::OnOff(OnOff { on, off, lengths: Lengths::Pareto { shape_milli: 1_500 } })
     );
     let (traced, rate, packet) = pattern("pattern = { trace = \"tests/files/few.datagrams\" }");
     assert!(matches!(traced, Pattern::Trace(trace) if trace.period == Span::from_millis(60)));
@@ -206,16 +211,24 @@ fn tcp() -> impl Strategy<Value = Tcp> {
     })
 }
 
+fn lengths() -> impl Strategy<Value = Lengths> {
+    prop_oneof![
+        Just(Lengths::Constant),
+        Just(Lengths::Exponential),
+        (1_001..=1_000_000u32).prop_map(|shape_milli| Lengths::Pareto { shape_milli }),
+    ]
+}
+
 /// A rate, a packet size and the pattern; a trace defines its own rate and size.
 fn paced() -> impl Strategy<Value = (Bandwidth, Bytes, Pattern)> {
     let free = prop_oneof![
         Just(Pattern::Constant),
         Just(Pattern::Poisson),
-        (span(), span(), any::<bool>()).prop_map(|(on, off, exponential)| Pattern::OnOff {
+        (span(), span(), lengths()).prop_map(|(on, off, lengths)| Pattern::OnOff(OnOff {
             on,
             off,
-            exponential
-        }),
+            lengths
+        })),
     ];
     let rate = (100..10_000_000_000_000u64).prop_map(Bandwidth::from_bits_per_sec);
     let packet = (16..=65_507u64).prop_map(Bytes::new);

@@ -1,11 +1,9 @@
 //! Sources of datagrams: send times and payload sizes.
 
-use base::{Bandwidth, Bytes, RandomStream, Span, Time};
+use base::{Bandwidth, Bytes, RandomStream, Time};
 
-use crate::traffic::{MAX_DATAGRAM, Pattern, exponential, exponential_span};
-
-/// More on-off periods than this between two datagrams are replaced by their mean.
-const MAX_SAMPLED_PERIODS: u64 = 100_000;
+use crate::on_off::Periods;
+use crate::traffic::{MAX_DATAGRAM, Pattern, exponential};
 
 /// The datagrams of one flow, in order of time. It is empty or infinite.
 #[derive(Clone, Debug)]
@@ -19,9 +17,8 @@ pub struct Source {
     step: Step,
     /// Time from the start to the next datagram, counting only on time.
     due: u64,
-    /// Off time so far, and on time until the next off period (exponential on-off).
-    off: u64,
-    on_until: u64,
+    /// Of on-off traffic.
+    periods: Option<Periods>,
     /// Index of the next datagram of the trace.
     index: usize,
     random: RandomStream,
@@ -78,7 +75,7 @@ impl Source {
     ) -> Self {
         let packet = packet.count().min(MAX_DATAGRAM) as u32;
         let silent = match &pattern {
-            Pattern::OnOff { on, .. } => !on.is_positive(),
+            Pattern::OnOff(on_off) => !on_off.on.is_positive(),
             Pattern::Trace(trace) => trace.datagrams.is_empty() || !trace.period.is_positive(),
             Pattern::Constant | Pattern::Poisson => false,
         };
@@ -90,17 +87,16 @@ impl Source {
             start,
             step: Step::new(rate, packet),
             due: 0,
-            off: 0,
-            on_until: 0,
+            periods: None,
             index: 0,
             random,
         };
         match source.pattern {
             Pattern::Poisson => source.due = exponential(source.step.mean(), &mut source.random),
-            Pattern::OnOff { on, exponential: true, .. } => {
-                source.on_until = exponential_span(on, &mut source.random).as_nanos();
+            Pattern::OnOff(on_off) => {
+                source.periods = Some(Periods::new(on_off, &mut source.random));
             }
-            _ => {}
+            Pattern::Constant | Pattern::Trace(_) => {}
         }
         source
     }
@@ -114,15 +110,10 @@ impl Source {
                 let gap = exponential(self.step.mean(), &mut self.random);
                 self.due = due.saturating_add(gap);
             }
-            Pattern::OnOff { on, off, exponential: false } => {
+            Pattern::OnOff(_) => {
                 self.due = due.saturating_add(self.step.next());
-                let periods = due / on.as_nanos();
-                return (due.saturating_add(periods.saturating_mul(off.as_nanos())), self.packet);
-            }
-            Pattern::OnOff { on, off, exponential: true } => {
-                let (on, off) = (*on, *off);
-                self.due = due.saturating_add(self.step.next());
-                return (due.saturating_add(self.silence(due, on, off)), self.packet);
+                let off = self.periods.as_mut().map(|it| it.off_time(due, &mut self.random));
+                return (due.saturating_add(off.unwrap_or(0)), self.packet);
             }
             Pattern::Trace(trace) => {
                 let (moment, size) = trace.datagrams[self.index];
@@ -135,23 +126,6 @@ impl Source {
             }
         }
         (due, self.packet)
-    }
-
-    /// Total off time when the on time is `due`.
-    fn silence(&mut self, due: u64, on: Span, off: Span) -> u64 {
-        // Sampling each period would take very long.
-        let many = due.saturating_sub(self.on_until) / on.as_nanos().max(1);
-        if many > MAX_SAMPLED_PERIODS {
-            self.off = self.off.saturating_add(many.saturating_mul(off.as_nanos()));
-            self.on_until += many * on.as_nanos();
-        }
-        while due >= self.on_until && self.on_until < u64::MAX {
-            let off = exponential_span(off, &mut self.random);
-            self.off = self.off.saturating_add(off.as_nanos());
-            let on = exponential_span(on, &mut self.random);
-            self.on_until = self.on_until.saturating_add(on.as_nanos().max(1));
-        }
-        self.off
     }
 }
 

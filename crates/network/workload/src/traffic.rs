@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::{Bytes, RandomStream, Span};
 
-use crate::Error;
+use crate::{Error, OnOff};
 
 /// Amounts of data, sampled independently.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,14 +65,7 @@ pub enum Pattern {
     /// A Poisson process of the same mean rate.
     Poisson,
     /// Sends at the flow's rate in on periods, and nothing in off periods.
-    OnOff {
-        /// Length, or mean length, of an on period.
-        on: Span,
-        /// Length, or mean length, of an off period.
-        off: Span,
-        /// Whether periods are exponentially distributed (otherwise of constant length).
-        exponential: bool,
-    },
+    OnOff(OnOff),
     /// Datagrams of a trace, repeated forever: times from the start of a period (not decreasing)
     /// and payloads. The flow's rate and packet size are ignored.
     Trace(Arc<DatagramTrace>),
@@ -100,9 +93,7 @@ impl Sizes {
             Self::Fixed(size) => size.count(),
             Self::Exponential(mean) => exponential(mean.count() as f64, random).max(1),
             Self::Pareto { mean, shape_milli, limit } => {
-                let shape = shape(*shape_milli);
-                let smallest = mean.count() as f64 * (shape - 1.0) / shape;
-                let size = smallest * (1.0 - random.unit()).powf(-1.0 / shape);
+                let size = pareto(mean.count() as f64, *shape_milli, random);
                 let limit = limit.map_or(u64::MAX, Bytes::count);
                 (size.round() as u64).min(limit).max(1)
             }
@@ -134,6 +125,13 @@ impl Sizes {
 /// A tail index; without a mean (1 or less) the scale would be undefined.
 fn shape(milli: u32) -> f64 {
     f64::from(milli.max(1001)) / 1000.0
+}
+
+/// Samples a Pareto distribution with this mean.
+pub(crate) fn pareto(mean: f64, shape_milli: u32, random: &mut RandomStream) -> f64 {
+    let shape = shape(shape_milli);
+    let smallest = mean * (shape - 1.0) / shape;
+    smallest * (1.0 - random.unit()).powf(-1.0 / shape)
 }
 
 /// Samples an exponential distribution with this mean, rounded to an integer.

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use base::{Bandwidth, Bytes, NodeId, Time};
 use lab::plan::{Family, Multipath, Tcp};
 use sys::netlink::{self, Batch, LinkSettings, Veth};
-use workload::{Arrivals, DatagramTrace, Pattern, Queries, Requests, Rpc, Sizes, Think, Transfers};
+use workload::{
+    Arrivals, DatagramTrace, Lengths, OnOff, Pattern, Queries, Requests, Rpc, Sizes, Think,
+    Transfers,
+};
 
 use super::*;
 
@@ -411,7 +414,8 @@ fn datagrams_follow_their_pattern() {
     let at = Span::from_millis;
     let datagrams = vec![(at(0), Bytes::new(100)), (at(5), Bytes::new(300))];
     let trace = Arc::new(DatagramTrace { datagrams, period: at(10) });
-    let on_off = Pattern::OnOff { on: at(10), off: at(30), exponential: false };
+    let (on, off) = (at(10), at(30));
+    let on_off = Pattern::OnOff(OnOff { on, off, lengths: Lengths::Constant });
     let kinds = [
         paced(Pattern::Poisson, Bytes::new(50_000)),
         paced(on_off, Bytes::new(30_000)),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use base::{Bandwidth, Bytes, Ratio, Span};
 use ratecontrol::Protocol;
 use workload::{
-    Arrivals, DatagramTrace, Pattern, Queries, Requests, Rpc, SizeTable, Sizes, Think, Transfers,
+    Arrivals, DatagramTrace, Lengths, OnOff, Pattern, Queries, Requests, Rpc, SizeTable, Sizes,
+    Think, Transfers,
 };
 
 use super::Compiler;
@@ -415,8 +416,18 @@ impl Compiler<'_> {
                 .help("`{ on = \"1 s\", off = \"500 ms\" }`");
             return None;
         };
-        let exponential = table.read(PATTERN.exponential);
-        Some((Pattern::OnOff { on, off, exponential }, None))
+        let lengths = match (table.read(PATTERN.exponential), table.read(PATTERN.pareto)) {
+            (true, Some(_)) => {
+                self.sink
+                    .report(Code::Conflict, &value.at, "`pareto` excludes `exponential`")
+                    .help("remove one of them");
+                return None;
+            }
+            (_, Some(shape)) => Lengths::Pareto { shape_milli: (shape * 1000.0).round() as u32 },
+            (true, None) => Lengths::Exponential,
+            (false, None) => Lengths::Constant,
+        };
+        Some((Pattern::OnOff(OnOff { on, off, lengths }), None))
     }
 
     fn datagrams(&mut self, value: &Value) -> Option<Arc<DatagramTrace>> {

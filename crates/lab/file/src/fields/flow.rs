@@ -141,6 +141,9 @@ section! {
         "Length of the period without sending that follows.";
     exponential: bool, Flag, Default("false"),
         "Lengths are exponentially distributed, with `on` and `off` as their means.";
+    pareto: Option<f64>, Number(1.001, 1000.0), Unset(""),
+        "Lengths have a Pareto distribution with this tail index (in steps of 0.001; the smaller, \
+         the heavier), and `on` and `off` as their means.";
     trace: Option<Raw>, Either(&[Text, Table(DATAGRAMS.section)]), Unset(""),
         "A file with a time in seconds and the bytes of a datagram's payload on each line, \
          repeated for ever (one mean gap after its last line); or the datagrams themselves. It \

@@ -2,7 +2,7 @@
 
 use base::{Bytes, Ratio};
 use ratecontrol::Protocol;
-use workload::{Arrivals, DatagramTrace, Pattern, Sizes, Think};
+use workload::{Arrivals, DatagramTrace, Lengths, OnOff, Pattern, Sizes, Think};
 
 use super::{Pair, list, node_name, quantity, table, text};
 use crate::fields::{ARRIVALS, DATAGRAMS, FLOW, PATTERN, SIZES, THINK};
@@ -142,8 +142,7 @@ pub(super) fn sizes(sizes: &Sizes) -> String {
         Sizes::Fixed(size) => quantity(size),
         Sizes::Exponential(mean) => table(&[SIZES.exponential.pair(mean)]),
         Sizes::Pareto { mean, shape_milli, limit } => {
-            let shape = format!("{}.{:03}", shape_milli / 1000, shape_milli % 1000);
-            let mut pairs = vec![SIZES.pareto.pair(mean), ("shape", shape)];
+            let mut pairs = vec![SIZES.pareto.pair(mean), ("shape", shape(*shape_milli))];
             pairs.extend(limit.map(|limit| SIZES.limit.pair(limit)));
             table(&pairs)
         }
@@ -157,15 +156,22 @@ pub(super) fn sizes(sizes: &Sizes) -> String {
     }
 }
 
+/// A tail index.
+fn shape(milli: u32) -> String {
+    format!("{}.{:03}", milli / 1000, milli % 1000)
+}
+
 fn pattern(pattern: &Pattern) -> String {
     match pattern {
         Pattern::Constant => text("constant"),
         Pattern::Poisson => text("poisson"),
-        Pattern::OnOff { on, off, exponential } => table(&[
-            PATTERN.on.pair(on),
-            PATTERN.off.pair(off),
-            PATTERN.exponential.pair(exponential),
-        ]),
+        Pattern::OnOff(OnOff { on, off, lengths }) => {
+            let lengths = match lengths {
+                Lengths::Pareto { shape_milli } => ("pareto", shape(*shape_milli)),
+                other => PATTERN.exponential.pair(*other == Lengths::Exponential),
+            };
+            table(&[PATTERN.on.pair(on), PATTERN.off.pair(off), lengths])
+        }
         Pattern::Trace(trace) => table(&[("trace", self::trace(trace))]),
     }
 }

@@ -2,7 +2,7 @@
 
 use base::{Bandwidth, Bytes, RandomStream, Span, Time};
 use run::FlowCounters;
-use workload::{Pattern, Progress};
+use workload::{OnOff, Pattern, Progress};
 
 use super::flow::{self, Scope};
 use super::net::{Net, Notification};
@@ -19,7 +19,7 @@ pub(super) struct Paced {
     packet: f64,
     payload: f64,
     /// Lengths of on and off periods, and whether the source is on.
-    periods: Option<(Span, Span, bool)>,
+    periods: Option<OnOff>,
     random: RandomStream,
     on: bool,
     /// Remaining on time in seconds; infinite without an end.
@@ -57,7 +57,7 @@ impl Paced {
             packet: wire,
             payload,
             periods: match pattern {
-                Pattern::OnOff { on, off, exponential } => Some((*on, *off, *exponential)),
+                Pattern::OnOff(periods) => Some(*periods),
                 _ => None,
             },
             random: scope.parameters.stream("datagrams"),
@@ -76,20 +76,12 @@ impl Paced {
     fn turn_on(&mut self, scope: &mut Scope<'_>) {
         self.on = true;
         self.since = scope.net.now;
-        let on = self.periods.map(|(on, _, random)| self.period(on, random));
+        let on = self.periods.map(|OnOff { on, lengths, .. }| lengths.draw(on, &mut self.random));
         scope.net.set_rate(self.id, self.rate);
         let seconds = on.map_or(f64::INFINITY, Span::as_secs_f64).min(self.left);
         if seconds.is_finite() {
             scope.wake(scope.net.now + span(seconds));
         }
-    }
-
-    fn period(&mut self, mean: Span, exponential: bool) -> Span {
-        if exponential {
-            let nanos = -(1.0 - self.random.unit()).ln() * mean.as_nanos() as f64;
-            return Span::from_nanos(nanos.round() as u64);
-        }
-        mean
     }
 
     pub(super) fn on_notification(
@@ -112,9 +104,8 @@ impl Paced {
         self.left -= now.since(self.since).as_secs_f64();
         scope.net.set_rate(self.id, 0.0);
         match self.periods {
-            Some((_, off, random)) if self.left > 1e-9 => {
-                let off = self.period(off, random);
-                scope.wake(now + off);
+            Some(OnOff { off, lengths, .. }) if self.left > 1e-9 => {
+                scope.wake(now + lengths.draw(off, &mut self.random));
             }
             _ => self.finish(scope),
         }

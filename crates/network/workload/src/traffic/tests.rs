@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use base::{Bandwidth, Time};
 
 use super::*;
-use crate::{PacedSender, Source};
+use crate::{Lengths, PacedSender, Source};
 
 fn stream(path: &str) -> RandomStream {
     RandomStream::new(7, path)
@@ -178,7 +178,8 @@ fn a_poisson_source_counts_like_one() {
 #[test]
 fn on_off_has_the_rate_of_its_share() {
     let (on, off) = (Span::from_millis(100), Span::from_millis(300));
-    let constant = Pattern::OnOff { on, off, exponential: false };
+    let pattern = |lengths| Pattern::OnOff(OnOff { on, off, lengths });
+    let constant = pattern(Lengths::Constant);
     // 1,000 datagrams/s in on periods, a quarter of the time, for 100 s.
     assert_eq!(sent_in(source(constant.clone(), 8_000_000, 1_000), 100), 25_000);
     let times: Vec<u64> = source(constant, 80_000, 1_000)
@@ -186,10 +187,13 @@ fn on_off_has_the_rate_of_its_share() {
         .map(|(at, _)| (at.as_nanos() - 1_000) / 1_000_000)
         .collect();
     assert_eq!(times, [0, 400, 800], "one datagram in each on period");
-    let random = Pattern::OnOff { on, off, exponential: true };
+    let random = pattern(Lengths::Exponential);
     let sent = sent_in(source(random, 8_000_000, 1_000), 2_000) as f64;
     assert!((sent / 500_000.0 - 1.0).abs() < 0.06, "{sent}");
-    let never = Pattern::OnOff { on: Span::ZERO, off, exponential: true };
+    let pareto = pattern(Lengths::Pareto { shape_milli: 1_900 });
+    let sent = sent_in(source(pareto, 8_000_000, 1_000), 2_000) as f64;
+    assert!((sent / 500_000.0 - 1.0).abs() < 0.1, "{sent}");
+    let never = Pattern::OnOff(OnOff { on: Span::ZERO, off, lengths: Lengths::Exponential });
     assert_eq!(source(never, 8_000_000, 1_000).next(), None);
 }
 
@@ -210,7 +214,7 @@ proptest! {
         rate in 1u64..200_000_000_000,
         packet in 1u64..=65_507,
         size in 1u64..3_000_000,
-        kind in 0..4,
+        kind in 0..5,
         on in 1u64..1_000_000_000,
         off in 0u64..1_000_000_000,
     ) {
@@ -218,8 +222,11 @@ proptest! {
         let pattern = match kind {
             0 => Pattern::Constant,
             1 => Pattern::Poisson,
-            2 => Pattern::OnOff { on, off, exponential: false },
-            _ => Pattern::OnOff { on, off, exponential: true },
+            2 => Pattern::OnOff(OnOff { on, off, lengths: Lengths::Constant }),
+            3 => Pattern::OnOff(OnOff { on, off, lengths: Lengths::Exponential }),
+            _ => {
+                Pattern::OnOff(OnOff { on, off, lengths: Lengths::Pareto { shape_milli: 1_500 } })
+            }
         };
         let mut last = Time::ZERO;
         let mut sent = 0;
