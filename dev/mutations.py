@@ -202,6 +202,13 @@ MUTATIONS = [
         "partial_writes_preserve_all_bytes",
     ),
     Mutation(
+        "dropped-stream",
+        "crates/mctcp/live/src/stream.rs",
+        "if !state.is_finished {",
+        "if state.is_finished {",
+        "dropping_a_stream_resets_the_peer",
+    ),
+    Mutation(
         "round-robin",
         "crates/mctcp/core/src/scheduler/simple.rs",
         "Some(*id) > self.last",
