@@ -201,7 +201,7 @@ fn reports_invalid_changes_like_lab_errors() {
         ("link.wires.loss=1 %", "lab::E0010", "did you mean `wire`?"),
         ("node.a.kind=router", "lab::E0031", "link.NAME.KEY"),
         ("program.serve=stop", "lab::E0010", "did you mean `server`?"),
-        ("program.server=restart", "lab::E0007", "did you mean `start`?"),
+        ("program.server=restart", "lab::E0007", "`stop`, `start`, `kill`"),
     ] {
         let text = home.0.netarium(&["set", "pair", "link.wire.delay=3 ms", field]);
         assert_eq!(text.status.code(), Some(2), "{}", printed(&text));
