@@ -27,7 +27,7 @@ const SECOND_THREAD_DELAY: Span = Span::from_micros(100);
 
 /// After it has woken for nothing, the second thread sleeps for at least this: while packets are
 /// due every few microseconds, it must not wake for each of them.
-const SECOND_THREAD_REST: Span = Span::from_micros(400);
+const SECOND_THREAD_REST: Span = Span::from_millis(1);
 
 /// Builds the state of the data path, in its first thread.
 pub(super) fn build(
