@@ -43,7 +43,7 @@ pub trait Driver<B: Clone + 'static> {
     /// Forwards a packet that was encapsulated in `outer`.
     fn forward_inner(&mut self, at: Time, iface: IfaceId, outer: &Packet<B>, mut inner: Packet<B>) {
         // RFC 6040 §4.2: a congestion mark of the outer packet is copied to the inner packet.
-        if outer.ecn == Ecn::Marked && inner.ecn == Ecn::Capable {
+        if outer.ecn == Ecn::Marked && inner.ecn != Ecn::NotCapable {
             inner.ecn = Ecn::Marked;
         }
         self.forward(at, iface, inner);

@@ -307,11 +307,7 @@ impl Sender {
         let place = self.table.find(header.source, header.destination);
         let bundle = place.map(|place| &self.bundles[place]);
         let now = wait::now();
-        let ecn = match header.ecn {
-            0 => Ecn::NotCapable,
-            3 => Ecn::Marked,
-            _ => Ecn::Capable,
-        };
+        let ecn = Ecn::from_bits(header.ecn);
         let (flow, dscp) = (header.flow_hash(), header.dscp);
         let mut is_whole = true;
         for number in 0..packet.count() {

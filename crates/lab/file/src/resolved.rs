@@ -10,9 +10,9 @@ use fabric::{
 
 use crate::compile::UNLIMITED;
 use crate::fields::{
-    AT, CODEL, DIRECTION, FQ_CODEL, GILBERT_ELLIOTT, JITTER, LAB, LIMITS, LINK, NODE,
-    NORMAL_JITTER, OPPORTUNITIES, PARETO_JITTER, POLICER, PRIORITY, PROGRAM, RED, REORDER, SFQ,
-    TOLERANCE, UNIFORM_JITTER,
+    AT, CODEL, DIRECTION, DUALPI2, FQ_CODEL, GILBERT_ELLIOTT, JITTER, LAB, LIMITS, LINK, NODE,
+    NORMAL_JITTER, OPPORTUNITIES, PARETO_JITTER, PIE, POLICER, PRIORITY, PROGRAM, RED, REORDER,
+    SFQ, TOLERANCE, UNIFORM_JITTER,
 };
 use crate::plan::{
     Action, Command, Event, FileScope, Metric, Mirror, MirrorTarget, Model, Node, Plan, Program,
@@ -318,12 +318,13 @@ fn queue(queue: &QueueConfig) -> String {
     let ecn = RED.ecn.pair(queue.ecn);
     let more: Vec<Pair> = match &queue.discipline {
         Discipline::DropTail | Discipline::DropHead => vec![],
-        Discipline::Red { min, max, probability, weight } => vec![
+        Discipline::Red { min, max, probability, weight, harddrop } => vec![
             ecn,
             RED.min.pair(min),
             RED.max.pair(max),
             RED.probability.pair(probability),
             RED.weight.pair(weight),
+            RED.harddrop.pair(*harddrop),
         ],
         Discipline::CoDel { target, interval } => {
             vec![ecn, CODEL.target.pair(target), CODEL.interval.pair(interval)]
@@ -335,6 +336,20 @@ fn queue(queue: &QueueConfig) -> String {
             FQ_CODEL.flows.pair(flows),
             FQ_CODEL.quantum.pair(quantum),
         ],
+        Discipline::Pie { target, update, burst } => {
+            vec![ecn, PIE.target.pair(target), PIE.update.pair(update), PIE.burst.pair(burst)]
+        }
+        Discipline::FqPie { target, update, burst, flows, quantum } => vec![
+            ecn,
+            PIE.target.pair(target),
+            PIE.update.pair(update),
+            PIE.burst.pair(burst),
+            FQ_CODEL.flows.pair(flows),
+            FQ_CODEL.quantum.pair(quantum),
+        ],
+        Discipline::DualPi2 { target, step } => {
+            vec![ecn, DUALPI2.target.pair(target), DUALPI2.step.pair(step)]
+        }
         Discipline::Sfq { flows, quantum, perturb } => {
             let mut more = vec![FQ_CODEL.flows.pair(flows), FQ_CODEL.quantum.pair(quantum)];
             more.extend(perturb.map(|perturb| SFQ.perturb.pair(perturb)));

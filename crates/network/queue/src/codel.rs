@@ -2,8 +2,9 @@
 
 use base::{Span, Time};
 
-use crate::backlog::{Backlog, full, mark};
-use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
+use crate::aqm::Aqm;
+use crate::backlog::{Backlog, mark};
+use crate::{DropReason, Queued, Verdicts};
 
 /// `CoDel`'s parameters.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +60,21 @@ impl CoDel {
         from + Span::from_nanos((square / u128::from(self.count.max(1))).isqrt() as u64)
     }
 
-    /// `dequeue` (§5.5) on any list of packets.
-    pub(crate) fn dequeue(
+    fn enter_dropping(&mut self, now: Time, parameters: &Parameters) {
+        self.dropping = true;
+        let delta = self.count - self.last_count;
+        let recent = now.since(self.drop_next) < parameters.interval * 16;
+        self.count = if delta > 1 && recent { delta } else { 1 };
+        self.drop_next = self.control(now, parameters);
+        self.last_count = self.count;
+    }
+}
+
+impl Aqm for CoDel {
+    type Parameters = Parameters;
+
+    /// `dequeue` (§5.5).
+    fn dequeue(
         &mut self,
         now: Time,
         parameters: &Parameters,
@@ -101,64 +115,5 @@ impl CoDel {
             self.enter_dropping(now, parameters);
         }
         entry
-    }
-
-    fn enter_dropping(&mut self, now: Time, parameters: &Parameters) {
-        self.dropping = true;
-        let delta = self.count - self.last_count;
-        let recent = now.since(self.drop_next) < parameters.interval * 16;
-        self.count = if delta > 1 && recent { delta } else { 1 };
-        self.drop_next = self.control(now, parameters);
-        self.last_count = self.count;
-    }
-}
-
-/// A FIFO queue with `CoDel`.
-#[derive(Debug)]
-pub(crate) struct CoDelQueue {
-    parameters: Parameters,
-    limit: QueueLimit,
-    state: CoDel,
-    backlog: Backlog,
-}
-
-impl CoDelQueue {
-    pub(crate) fn new(parameters: Parameters, limit: QueueLimit) -> Self {
-        Self { parameters, limit, state: CoDel::default(), backlog: Backlog::new() }
-    }
-}
-
-impl Queue for CoDelQueue {
-    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
-        if full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
-            return verdicts.drop(entry, DropReason::QueueFull);
-        }
-        self.backlog.push(entry);
-    }
-
-    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued> {
-        self.state.dequeue(now, &self.parameters, &mut self.backlog, verdicts)
-    }
-
-    fn packets(&self) -> usize {
-        self.backlog.len()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.backlog.bytes
-    }
-
-    fn drain(&mut self) -> Vec<Queued> {
-        self.backlog.drain()
-    }
-
-    fn set_limit(&mut self, limit: QueueLimit) {
-        self.limit = limit;
-    }
-
-    fn restore(&mut self, entries: Vec<Queued>) {
-        for entry in entries {
-            self.backlog.push(entry);
-        }
     }
 }

@@ -62,6 +62,8 @@ pub enum Discipline {
         probability: Ratio,
         /// Weight of a sample in the moving average.
         weight: Ratio,
+        /// Drop ECN-capable packets too where the average is above `max` (RFC 3168 §7).
+        harddrop: bool,
     },
     /// Controlled delay (RFC 8289).
     CoDel {
@@ -80,6 +82,35 @@ pub enum Discipline {
         flows: u32,
         /// Bytes that a queue may send per round.
         quantum: Bytes,
+    },
+    /// Proportional integral controller enhanced (PIE, RFC 8033).
+    Pie {
+        /// Target of the queueing delay.
+        target: Span,
+        /// Interval at which the drop probability changes.
+        update: Span,
+        /// Time after an idle period for which nothing is dropped.
+        burst: Span,
+    },
+    /// PIE on fair flow queues.
+    FqPie {
+        /// Target of the queueing delay.
+        target: Span,
+        /// Interval at which the drop probability changes.
+        update: Span,
+        /// Time after an idle period for which nothing is dropped.
+        burst: Span,
+        /// Number of flow queues.
+        flows: u32,
+        /// Bytes that a queue may send per round.
+        quantum: Bytes,
+    },
+    /// Dual queue with coupled marking for L4S and classic traffic (`DualPI2`, RFC 9332).
+    DualPi2 {
+        /// Target delay of the queue for classic traffic.
+        target: Span,
+        /// Delay from which each packet of the L4S queue is marked.
+        step: Span,
     },
     /// Stochastic fair queueing (`McKenney` 1990): hashed flows, round robin, longest queue drops.
     Sfq {
@@ -119,6 +150,9 @@ impl Discipline {
             Self::Red { .. } => "red",
             Self::CoDel { .. } => "codel",
             Self::FqCoDel { .. } => "fq-codel",
+            Self::Pie { .. } => "pie",
+            Self::FqPie { .. } => "fq-pie",
+            Self::DualPi2 { .. } => "dualpi2",
             Self::Sfq { .. } => "sfq",
             Self::Priority { .. } => "priority",
             Self::Drr { .. } => "drr",
@@ -136,7 +170,9 @@ impl QueueConfig {
         match &self.discipline {
             Discipline::Drr { quanta } if quanta.is_empty() => Err(Error::NoClasses),
             Discipline::Red { min, max, .. } if min >= max => Err(Error::Thresholds),
-            Discipline::FqCoDel { flows, quantum, .. } | Discipline::Sfq { flows, quantum, .. }
+            Discipline::FqCoDel { flows, quantum, .. }
+            | Discipline::FqPie { flows, quantum, .. }
+            | Discipline::Sfq { flows, quantum, .. }
                 if *flows == 0 || *flows > 65_536 || *quantum == Bytes::ZERO =>
             {
                 Err(Error::Flows)

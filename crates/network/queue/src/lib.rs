@@ -25,12 +25,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod aqm;
 mod backlog;
 mod codel;
 mod config;
 mod drr;
+mod dual_pi2;
+mod fair;
 mod fifo;
-mod fq_codel;
+mod pie;
 mod red;
 mod sfq;
 mod slab;
@@ -69,10 +72,24 @@ pub struct Queued {
 pub enum Ecn {
     /// The transport does not support ECN.
     NotCapable,
-    /// ECT(0) or ECT(1).
+    /// ECT(0): the transport responds to a mark as to a loss.
     Capable,
+    /// ECT(1): the transport responds to the share of marks (L4S, RFC 9331).
+    L4s,
     /// Congestion experienced, set by a queue.
     Marked,
+}
+
+impl Ecn {
+    /// The meaning of the two bits of the IP header.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotCapable,
+            1 => Self::L4s,
+            2 => Self::Capable,
+            _ => Self::Marked,
+        }
+    }
 }
 
 /// The reason for a packet's drop. Disciplines use the first three; links use the others.

@@ -15,6 +15,7 @@ pub(crate) struct Parameters {
     pub(crate) max: Bytes,
     pub(crate) probability: Ratio,
     pub(crate) weight: Ratio,
+    pub(crate) harddrop: bool,
     pub(crate) ecn: bool,
     /// Transmission time of a typical small packet, by which the average decays while idle. If it
     /// is unknown, it is measured.
@@ -152,9 +153,9 @@ impl Queue for Red {
         }
         if self.early() {
             self.since_drop = 0;
-            if self.average < self.parameters.max.count() << POINT
-                && mark(&mut entry, self.parameters.ecn)
-            {
+            let may_mark =
+                !self.parameters.harddrop || self.average < self.parameters.max.count() << POINT;
+            if may_mark && mark(&mut entry, self.parameters.ecn) {
                 verdicts.marked += 1;
             } else {
                 return verdicts.drop(entry, DropReason::Early);

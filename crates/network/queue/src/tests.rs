@@ -14,9 +14,12 @@ fn disciplines() -> Vec<Discipline> {
     vec![
         Discipline::DropTail,
         Discipline::DropHead,
-        Discipline::Red { min, max, probability, weight },
+        Discipline::Red { min, max, probability, weight, harddrop: true },
         Discipline::CoDel { target, interval },
         Discipline::FqCoDel { target, interval, flows: 16, quantum },
+        Discipline::Pie { target, update: target, burst: Span::ZERO },
+        Discipline::FqPie { target, update: target, burst: Span::ZERO, flows: 16, quantum },
+        Discipline::DualPi2 { target, step: Span::from_millis(1) },
         Discipline::Sfq { flows: 16, quantum, perturb: None },
         Discipline::Sfq { flows: 16, quantum, perturb: Some(Span::from_millis(20)) },
         Discipline::Priority { bands: 3 },
@@ -34,14 +37,14 @@ fn queue(discipline: Discipline, ecn: bool) -> Waiting {
 /// An input of a queue: an arrival after some time, or a request of the transmitter.
 #[derive(Clone, Debug)]
 enum Step {
-    Arrive { after: u64, size: u32, flow: u32, dscp: u8, capable: bool },
+    Arrive { after: u64, size: u32, flow: u32, dscp: u8, ecn: Ecn },
     Send { after: u64 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let arrive = (0..3_000u64, 40..1_515u32, 0..40u32, 0..64u8, any::<bool>()).prop_map(
-        |(after, size, flow, dscp, capable)| Step::Arrive { after, size, flow, dscp, capable },
-    );
+    let ecn = prop_oneof![Just(Ecn::NotCapable), Just(Ecn::Capable), Just(Ecn::L4s)];
+    let arrive = (0..3_000u64, 40..1_515u32, 0..40u32, 0..64u8, ecn)
+        .prop_map(|(after, size, flow, dscp, ecn)| Step::Arrive { after, size, flow, dscp, ecn });
     let send = (0..3_000u64).prop_map(|after| Step::Send { after });
     proptest::collection::vec(prop_oneof![3 => arrive, 2 => send], 1..200)
 }
@@ -78,11 +81,10 @@ impl Owner {
 
     fn step(&mut self, now: Time, number: u32, step: &Step) {
         match *step {
-            Step::Arrive { size, flow, dscp, capable, .. } => {
+            Step::Arrive { size, flow, dscp, ecn, .. } => {
                 let slot = self.slab.put((number, size));
                 self.held += 1;
                 self.bytes += u64::from(size);
-                let ecn = if capable { Ecn::Capable } else { Ecn::NotCapable };
                 let entry = Queued { since: now, slot, size, flow, dscp, ecn };
                 self.queue.enqueue(now, entry, &mut self.verdicts);
             }
@@ -129,7 +131,7 @@ proptest! {
 #[test]
 fn a_shorter_limit_spares_what_waits_already() {
     let mut owner = Owner::new(queue(Discipline::DropTail, false));
-    let arrival = Step::Arrive { after: 0, size: 100, flow: 0, dscp: 0, capable: false };
+    let arrival = Step::Arrive { after: 0, size: 100, flow: 0, dscp: 0, ecn: Ecn::NotCapable };
     (0..5).for_each(|number| owner.step(Time::ZERO, number, &arrival));
     let Waiting::Fifo(list) = &mut owner.queue else { panic!("drop-tail is a plain list") };
     list.set_limit(QueueLimit::Bytes(Bytes::new(450)));
@@ -156,7 +158,7 @@ fn configurations_out_of_range_are_named_and_work_all_the_same() {
         let config = QueueConfig { discipline, ..QueueConfig::default() };
         assert_eq!(config.check(), Err(error));
         let mut owner = Owner::new(queue(config.discipline.clone(), false));
-        let arrival = Step::Arrive { after: 0, size: 40, flow: 3, dscp: 46, capable: false };
+        let arrival = Step::Arrive { after: 0, size: 40, flow: 3, dscp: 46, ecn: Ecn::NotCapable };
         owner.step(Time::ZERO, 0, &arrival);
         owner.step(Time::ZERO, 0, &Step::Send { after: 0 });
         assert_eq!(owner.held, 0, "{config:?}");
@@ -173,13 +175,13 @@ fn red_forgets_a_long_queue_while_idle() {
     let (min, max) = (Bytes::new(5_000), Bytes::new(15_000));
     let weight = Ratio::from_parts_per_billion(2_000_000);
     let probability = Ratio::from_parts_per_billion(1_000);
-    let discipline = Discipline::Red { min, max, probability, weight };
+    let discipline = Discipline::Red { min, max, probability, weight, harddrop: true };
     let config = QueueConfig { discipline, limit: QueueLimit::Packets(100), ecn: false };
     // One packet of 1,000 B per millisecond.
     for rate in [None, Some("8 Mbit/s".parse().unwrap())] {
         let red = Waiting::new(&config, rate, || RandomStream::new(7, "queue"));
         let mut owner = Owner::new(red);
-        let arrival = Step::Arrive { after: 0, size: 1000, flow: 0, dscp: 0, capable: false };
+        let arrival = Step::Arrive { after: 0, size: 1000, flow: 0, dscp: 0, ecn: Ecn::NotCapable };
         let mut now = Time::ZERO;
         let early = |owner: &mut Owner, now| {
             let before = owner.held;

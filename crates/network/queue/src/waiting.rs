@@ -1,9 +1,14 @@
 //! One type for all disciplines.
 
-use base::{Bandwidth, RandomStream, Time};
+use base::{Bandwidth, RandomStream, Span, Time};
 
+use crate::aqm::Managed;
+use crate::codel::{self, CoDel};
+use crate::dual_pi2::{self, DualPi2};
+use crate::fair::Fair;
+use crate::pie::{self, Pie};
 use crate::{Discipline, Fifo, Queue, QueueConfig, QueueLimit, Queued, Verdicts};
-use crate::{codel, drr, fifo, fq_codel, red, sfq};
+use crate::{drr, fifo, red, sfq};
 
 /// A queue of any discipline. FIFO queues, which most links have, need no indirection.
 #[derive(Debug)]
@@ -35,12 +40,13 @@ impl Waiting {
             Discipline::Policer { rate, burst } => {
                 Box::new(fifo::Policer::new(*rate, *burst, limit))
             }
-            Discipline::Red { min, max, probability, weight } => {
+            Discipline::Red { min, max, probability, weight, harddrop } => {
                 let parameters = red::Parameters {
                     min: *min,
                     max: *max,
                     probability: *probability,
                     weight: *weight,
+                    harddrop: *harddrop,
                     ecn,
                     idle_packet: rate.map(|rate| rate.time_for(red::SMALL)),
                 };
@@ -48,11 +54,25 @@ impl Waiting {
             }
             Discipline::CoDel { target, interval } => {
                 let parameters = codel::Parameters { target: *target, interval: *interval, ecn };
-                Box::new(codel::CoDelQueue::new(parameters, limit))
+                Box::new(Managed::<CoDel>::new(parameters, limit, random()))
             }
             Discipline::FqCoDel { target, interval, flows, quantum } => {
                 let parameters = codel::Parameters { target: *target, interval: *interval, ecn };
-                Box::new(fq_codel::FqCoDel::new(parameters, limit, *flows, *quantum))
+                let (flows, quantum) = (*flows, *quantum);
+                Box::new(Fair::<CoDel>::new(parameters, (limit, random()), flows, quantum))
+            }
+            Discipline::Pie { target, update, burst } => {
+                let parameters = pie_parameters(*target, *update, *burst, ecn);
+                Box::new(Managed::<Pie>::new(parameters, limit, random()))
+            }
+            Discipline::FqPie { target, update, burst, flows, quantum } => {
+                let parameters = pie_parameters(*target, *update, *burst, ecn);
+                let (flows, quantum) = (*flows, *quantum);
+                Box::new(Fair::<Pie>::new(parameters, (limit, random()), flows, quantum))
+            }
+            Discipline::DualPi2 { target, step } => {
+                let parameters = dual_pi2::Parameters { target: *target, step: *step, ecn };
+                Box::new(DualPi2::new(parameters, limit))
             }
             Discipline::Sfq { flows, quantum, perturb } => {
                 Box::new(sfq::Sfq::new(limit, *flows, *quantum, *perturb))
@@ -125,4 +145,8 @@ impl Waiting {
     pub fn restore(&mut self, entries: Vec<Queued>) {
         self.queue().restore(entries);
     }
+}
+
+const fn pie_parameters(target: Span, update: Span, burst: Span, ecn: bool) -> pie::Parameters {
+    pie::Parameters { target, update, burst, ecn }
 }

@@ -103,7 +103,7 @@ impl Ingress {
             last,
             ttl: header.ttl,
             dscp: header.dscp,
-            ecn: if header.ecn == 0 { Ecn::NotCapable } else { Ecn::Capable },
+            ecn: Ecn::from_bits(header.ecn),
             corrupt: None,
             mirrors: self.mirrors(&header),
             part: part(&header),

@@ -9,8 +9,8 @@ use super::Compiler;
 use crate::code::Code;
 use crate::diagnostic::{Sink, suggest};
 use crate::fields::{
-    CODEL, DIRECTION, DROPTAIL, DRR, FQ_CODEL, Key, Name, POLICER, PRIORITY, QUEUE_KINDS, RED, Raw,
-    SFQ,
+    CODEL, DIRECTION, DROPTAIL, DRR, DUALPI2, FQ_CODEL, Key, Name, PIE, POLICER, PRIORITY,
+    QUEUE_KINDS, RED, Raw, SFQ,
 };
 use crate::tree::{Table, Value};
 
@@ -81,8 +81,12 @@ impl Surroundings {
             _ => return self.queue(None, sink),
         };
         let limit = match kind {
-            "codel" if self.limit != QueueLimit::UNLIMITED => Some(table.value(CODEL.limit)),
-            "fq-codel" if self.limit != QueueLimit::UNLIMITED => Some(table.value(FQ_CODEL.limit)),
+            _ if self.limit == QueueLimit::UNLIMITED => {
+                table.get(DROPTAIL.limit).map(Cow::Borrowed)
+            }
+            "codel" | "pie" => Some(table.value(CODEL.limit)),
+            "fq-codel" | "fq-pie" => Some(table.value(FQ_CODEL.limit)),
+            "dualpi2" => Some(table.value(DUALPI2.limit)),
             _ => table.get(DROPTAIL.limit).map(Cow::Borrowed),
         };
         let limit = limit.and_then(|limit| self.limit(&limit, sink)).unwrap_or(self.limit);
@@ -98,7 +102,8 @@ impl Surroundings {
             }
             return self.queue(None, sink);
         };
-        let ecn = table.read(if kind == "fq-codel" { FQ_CODEL.ecn } else { RED.ecn });
+        let marks = matches!(kind, "fq-codel" | "fq-pie" | "dualpi2");
+        let ecn = table.read(if marks { FQ_CODEL.ecn } else { RED.ecn });
         QueueConfig { discipline, limit, ecn }
     }
 
@@ -119,6 +124,19 @@ impl Surroundings {
             "red" => red(table, limit, full_size, sink),
             "codel" => Discipline::CoDel { target, interval },
             "fq-codel" => Discipline::FqCoDel { target, interval, flows, quantum },
+            "pie" | "fq-pie" => {
+                let target = table.read(PIE.target);
+                let (update, burst) = (table.read(PIE.update), table.read(PIE.burst));
+                if kind == "pie" {
+                    Discipline::Pie { target, update, burst }
+                } else {
+                    Discipline::FqPie { target, update, burst, flows, quantum }
+                }
+            }
+            "dualpi2" => Discipline::DualPi2 {
+                target: table.read(DUALPI2.target),
+                step: table.read(DUALPI2.step),
+            },
             "sfq" => Discipline::Sfq { flows, quantum, perturb: table.read(SFQ.perturb) },
             "priority" => Discipline::Priority { bands: table.read(PRIORITY.bands) },
             "drr" => {
@@ -202,6 +220,7 @@ fn red(table: &Table, limit: QueueLimit, full_size: Bytes, sink: &mut Sink) -> D
         max,
         probability: table.read(RED.probability),
         weight: table.read(RED.weight),
+        harddrop: table.read(RED.harddrop),
     }
 }
 

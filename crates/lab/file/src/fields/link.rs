@@ -212,6 +212,9 @@ section! {
     max: Option<Bytes>, POSITIVE_DATA, Unset("half of the limit"), "Average at `probability`.";
     probability: Ratio, Share, Default("10 %"), "Signals at `max`.";
     weight: Ratio, Share, Default("0.2 %"), "Weight of a sample in the average.";
+    harddrop: bool, Flag, Default("true"),
+        "Drop ECN-capable packets too where the average is above `max` (RFC 3168 §7); with `false`, \
+         `min` and `max` at the same level mark as DCTCP expects.";
 }
 
 section! {
@@ -233,6 +236,36 @@ section! {
     flows: u32, Whole(1, 65_536), Default("1024"), "Number of flow queues.";
     quantum: Option<Bytes>, PACKETS, Unset("a full-size packet"),
         "Wire bytes per flow queue and round.";
+}
+
+section! {
+    pub(crate) PIE: Pie = "a PIE queue", "Proportional integral controller enhanced (RFC 8033).";
+    + CODEL.limit;
+    + RED.ecn;
+    target: Span, POSITIVE_TIME, Default("15 ms"), "Target of the queueing delay.";
+    update: Span, POSITIVE_TIME, Default("15 ms"), "Interval at which the drop probability changes.";
+    burst: Span, TIME, Default("150 ms"), "Time after an idle period for which nothing is dropped.";
+}
+
+section! {
+    pub(crate) FQ_PIE: FqPie = "an FQ-PIE queue", "PIE on fair flow queues.";
+    + FQ_CODEL.limit;
+    + FQ_CODEL.ecn;
+    + PIE.target;
+    + PIE.update;
+    + PIE.burst;
+    + FQ_CODEL.flows;
+    + FQ_CODEL.quantum;
+}
+
+section! {
+    pub(crate) DUALPI2: DualPi2 = "a DualPI2 queue",
+    "A queue for L4S traffic, which has ECT(1) or CE, beside one for other traffic (RFC 9332).";
+    limit: String, Text, Default("10000 packets"), LIMIT_DOC;
+    + FQ_CODEL.ecn;
+    target: Span, POSITIVE_TIME, Default("15 ms"), "Target delay of the queue for other traffic.";
+    step: Span, POSITIVE_TIME, Default("1 ms"),
+        "Delay from which each packet of the L4S queue is marked.";
 }
 
 section! {
@@ -276,6 +309,9 @@ pub(crate) const QUEUE_KINDS: Variant = Variant {
         ("red", RED.section),
         ("codel", CODEL.section),
         ("fq-codel", FQ_CODEL.section),
+        ("pie", PIE.section),
+        ("fq-pie", FQ_PIE.section),
+        ("dualpi2", DUALPI2.section),
         ("sfq", SFQ.section),
         ("priority", PRIORITY.section),
         ("drr", DRR.section),

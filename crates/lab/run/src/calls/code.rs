@@ -88,6 +88,7 @@ fn put_packet<B>(out: &mut Vec<u8>, packet: &Packet<B>) {
         Ecn::NotCapable => 0,
         Ecn::Capable => 1,
         Ecn::Marked => 2,
+        Ecn::L4s => 3,
     };
     let ecn_and_scope = ecn | if packet.link_scope { LINK_SCOPE } else { 0 };
     out.extend([packet.ttl, packet.dscp, ecn_and_scope, packet.part as u8]);
@@ -134,6 +135,7 @@ impl CallDecoder<'_> {
             0 => Ecn::NotCapable,
             1 => Ecn::Capable,
             2 => Ecn::Marked,
+            3 => Ecn::L4s,
             _ => return None,
         };
         let mirrors = self.number()?;

@@ -25,7 +25,7 @@ fn packet(seed: u64, entered: Time) -> Packet<()> {
         last: (seed % 1500) as u32,
         ttl: seed as u8,
         dscp: (seed % 64) as u8,
-        ecn: [Ecn::NotCapable, Ecn::Capable, Ecn::Marked][(seed % 3) as usize],
+        ecn: [Ecn::NotCapable, Ecn::Capable, Ecn::Marked, Ecn::L4s][(seed % 4) as usize],
         corrupt: None,
         mirrors: if seed.is_multiple_of(5) { u64::MAX } else { 0 },
         part: Part::ALL[(seed % 6) as usize],

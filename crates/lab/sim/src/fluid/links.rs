@@ -126,9 +126,11 @@ impl Link {
             QueueLimit::Bytes(bytes) => bytes.count() as f64 * 8.0,
         };
         let standing = match &config.queue.discipline {
-            Discipline::CoDel { target, .. } | Discipline::FqCoDel { target, .. } => {
-                StandingQueue::Delay(target.as_secs_f64())
-            }
+            Discipline::CoDel { target, .. }
+            | Discipline::FqCoDel { target, .. }
+            | Discipline::Pie { target, .. }
+            | Discipline::FqPie { target, .. }
+            | Discipline::DualPi2 { target, .. } => StandingQueue::Delay(target.as_secs_f64()),
             Discipline::Red { min, max, .. } => {
                 StandingQueue::Level((min.count() + max.count()) as f64 * 4.0)
             }

@@ -119,6 +119,7 @@ fn each_discipline_delays_and_drops_as_it_did() {
         max: kb(45),
         probability: "10 %".parse().unwrap(),
         weight: "0.2 %".parse().unwrap(),
+        harddrop: true,
     };
     let burst = kb(30);
     let disciplines = [
@@ -127,6 +128,12 @@ fn each_discipline_delays_and_drops_as_it_did() {
         ("red", red),
         ("codel", Discipline::CoDel { target, interval }),
         ("fq-codel", Discipline::FqCoDel { target, interval, flows: 1024, quantum }),
+        ("pie", Discipline::Pie { target, update: target, burst: interval }),
+        (
+            "fq-pie",
+            Discipline::FqPie { target, update: target, burst: interval, flows: 1024, quantum },
+        ),
+        ("dualpi2", Discipline::DualPi2 { target, step: Span::from_millis(1) }),
         ("sfq", Discipline::Sfq { flows: 128, quantum, perturb: None }),
         ("priority", Discipline::Priority { bands: 2 }),
         ("drr", Discipline::Drr { quanta: vec![kb(3), kb(1)] }),

@@ -1,17 +1,18 @@
-//! Flow queue `CoDel` (RFC 8290): hashed flows, new flows first, `CoDel` in each.
+//! Fair queueing with active queue management in each flow, as FQ-CoDel (RFC 8290): hashed flows,
+//! new flows first.
 
 use std::collections::VecDeque;
 
-use base::{Bytes, Time};
+use base::{Bytes, RandomStream, Time};
 
+use crate::aqm::Aqm;
 use crate::backlog::{Backlog, over};
-use crate::codel::{CoDel, Parameters};
 use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
 
 #[derive(Debug)]
-struct Flow {
+struct Flow<A> {
     backlog: Backlog,
-    state: CoDel,
+    state: A,
     /// Bytes that the flow may still send in this round (RFC 8290 §4.2); negative
     /// after the last packet.
     credits: i64,
@@ -21,29 +22,31 @@ struct Flow {
 
 /// The scheduler of RFC 8290 §4.
 #[derive(Debug)]
-pub(crate) struct FqCoDel {
-    parameters: Parameters,
+pub(crate) struct Fair<A: Aqm> {
+    parameters: A::Parameters,
     limit: QueueLimit,
+    random: RandomStream,
     quantum: i64,
-    flows: Vec<Flow>,
+    flows: Vec<Flow<A>>,
     fresh: VecDeque<u32>,
     old: VecDeque<u32>,
     packets: usize,
     bytes: u64,
 }
 
-impl FqCoDel {
+impl<A: Aqm> Fair<A> {
     pub(crate) fn new(
-        parameters: Parameters,
-        limit: QueueLimit,
+        parameters: A::Parameters,
+        (limit, random): (QueueLimit, RandomStream),
         flows: u32,
         quantum: Bytes,
     ) -> Self {
         let flow =
-            || Flow { backlog: Backlog::new(), state: CoDel::default(), credits: 0, listed: false };
+            || Flow { backlog: Backlog::new(), state: A::default(), credits: 0, listed: false };
         Self {
             parameters,
             limit,
+            random,
             quantum: quantum.count().max(1) as i64,
             flows: (0..flows.max(1)).map(|_| flow()).collect(),
             fresh: VecDeque::new(),
@@ -66,8 +69,12 @@ impl FqCoDel {
         }
     }
 
+    fn index(&self, entry: &Queued) -> u32 {
+        entry.flow % self.flows.len() as u32
+    }
+
     fn push(&mut self, entry: Queued) {
-        let index = entry.flow % self.flows.len() as u32;
+        let index = self.index(&entry);
         self.packets += 1;
         self.bytes += u64::from(entry.size);
         let flow = &mut self.flows[index as usize];
@@ -80,8 +87,13 @@ impl FqCoDel {
     }
 }
 
-impl Queue for FqCoDel {
-    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
+impl<A: Aqm> Queue for Fair<A> {
+    fn enqueue(&mut self, now: Time, entry: Queued, verdicts: &mut Verdicts) {
+        let index = self.index(&entry) as usize;
+        let Flow { state, backlog, .. } = &mut self.flows[index];
+        let random = &mut self.random;
+        let kept = state.arrive(now, &self.parameters, entry, backlog, random, verdicts);
+        let Some(entry) = kept else { return };
         self.push(entry);
         while over(self.limit, self.packets, self.bytes) {
             self.drop_from_fattest(verdicts);
