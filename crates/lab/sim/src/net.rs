@@ -10,7 +10,7 @@ use lab::plan::{Model, Plan};
 use lab::routes::Routes;
 use sharing::{Sharing, SharingPolicy};
 use timeline::NextWakes;
-use transport::tcp::{Config, Endpoint, Flags, Segment, Statistics};
+use transport::tcp::{Config, Ect, Endpoint, Flags, Segment, Statistics};
 
 pub(crate) use crate::connections::State;
 use crate::connections::{Connection, Connections, End};
@@ -283,7 +283,11 @@ impl Net {
         while let Some(transmit) = here.tcp.poll_transmit(self.now) {
             let segment = transmit.segment;
             let bytes = u32::from(leg.header) + segment.header_bytes() + u32::from(segment.length);
-            let ecn = if transmit.ect { Ecn::Capable } else { Ecn::NotCapable };
+            let ecn = match transmit.ect {
+                Ect::Not => Ecn::NotCapable,
+                Ect::Zero => Ecn::Capable,
+                Ect::One => Ecn::L4s,
+            };
             let body = Body::Segment { end: end.peer(), segment };
             let packet = packet(leg, self.now, body, here.hash, bytes, ecn);
             send(&mut self.fabric, self.now, leg, here.out, packet);

@@ -241,6 +241,11 @@ impl Place<'_> {
                 .parse()
                 .map_err(|cause| Error::UnknownControl { flow: self.flow.name.clone(), cause })?,
         };
+        if control.is_scalable() && matches!(self.plan.model, Model::Fluid) {
+            return self.refuse(format!(
+                "`{control}` responds to marks of packets: use `model = \"hop\"`"
+            ));
+        }
         if mss == 0 {
             return self.refuse("the MTU of its path leaves no room for payload");
         }

@@ -11,7 +11,7 @@ use sim::{Engine as _, Simulation};
 struct Bottleneck {
     kbits: u64,
     rtt_ms: u64,
-    /// A queue limit, or an AQM discipline.
+    /// A queue limit, an AQM discipline, or a table of a discipline.
     buffer: &'static str,
     ecn: bool,
     loss: &'static str,
@@ -63,6 +63,7 @@ impl Bottleneck {
     fn lab(&self) -> String {
         let Self { kbits, rtt_ms, buffer, loss, seconds, seed, ecn, .. } = self;
         let queue = match buffer.split_once(' ') {
+            Some(("{", _)) => (*buffer).to_owned(),
             Some(_) => format!("\"{buffer}\""),
             None => format!("{{ kind = \"{buffer}\", ecn = {ecn} }}"),
         };
@@ -295,6 +296,83 @@ fn marks_replace_losses() {
                 .expect(FITS);
             assert!(total > 8.0 && wait < 15.0, "{control}, {marks}: {total} {wait}");
             assert_eq!(cell.retransmits == 0, ecn, "{control}, {marks}");
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+/// RFC 8033 §4: the delay stays at the target of 15 ms for every load.
+#[test]
+fn pie_keeps_its_target_delay() {
+    let mut table = String::from("               Mbit/s  mean wait in ms\n");
+    for control in ["reno", "cubic"] {
+        for flows in [1, 5, 20] {
+            let (controls, seconds) = (vec![control; flows], (10, 30));
+            let cell =
+                Bottleneck { buffer: "pie", controls, seconds, ..Bottleneck::default() }.run();
+            let (total, wait) = (cell.mbits(), cell.wait);
+            writeln!(table, "{flows:2} x {control:5} {total:9.2} {wait:16.1}").expect(FITS);
+            assert!(total > 8.2, "{flows} {control}: {total}");
+            assert!((3.0..25.0).contains(&wait), "{flows} {control}: {wait} ms");
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+/// RFC 8257 and the DCTCP paper (SIGCOMM 2010, §3.3): with marks above K packets, K > C·RTT / 7
+/// keeps the link busy, and the queue near K.
+#[test]
+fn dctcp_keeps_the_queue_at_the_threshold() {
+    let mut table = String::from("K (packets)  flows  Mbit/s  mean wait in packets  sent again\n");
+    // 100 Mbit/s and 10 ms: 81 packets, a seventh of which is 12.
+    for (kb, flows) in [(31, 2), (31, 8), (92, 2), (92, 8)] {
+        let queue = format!(
+            "{{ kind = \"red\", ecn = true, min = \"{kb} kB\", max = \"{kb}.001 kB\", \
+             probability = \"100 %\", harddrop = false, weight = \"100 %\", limit = \"1000 packets\" }}"
+        );
+        let (kbits, rtt_ms, controls) = (100_000, 10, vec!["dctcp"; flows]);
+        let buffer: &str = queue.leak();
+        let cell = Bottleneck { kbits, rtt_ms, buffer, controls, ..Bottleneck::default() }.run();
+        let wait = cell.wait / 1e3 * kbits as f64 * 1e3 / 8.0 / PACKET;
+        let threshold = f64::from(kb) * 1e3 / PACKET;
+        let (total, repeated) = (cell.mbits(), cell.retransmits);
+        writeln!(table, "{threshold:11.1} {flows:6} {total:7.2} {wait:21.1} {repeated:11}")
+            .expect(FITS);
+        assert!(total > 0.95 * 100.0 * MSS / PACKET, "{kb} kB, {flows}: {total}");
+        assert!(wait < threshold + 10.0 + 2.0 * flows as f64, "{kb} kB, {flows}: {wait}");
+        assert!(cell.fairness() > 0.9, "{kb} kB, {flows}: {}", cell.fairness());
+        assert_eq!(repeated, 0, "{kb} kB, {flows}");
+    }
+    insta::assert_snapshot!(table);
+}
+
+/// RFC 9332 §2: an L4S flow and a classic flow get about equal rates; alone, an L4S flow has a
+/// queue of less than a millisecond.
+#[test]
+fn prague_shares_a_dual_queue_with_classic_flows() {
+    let mut table = String::from("                       Mbit/s each  mean wait in ms\n");
+    for (kbits, rtt_ms) in [(10_000, 20), (40_000, 10), (40_000, 40), (100_000, 20)] {
+        for controls in [vec!["prague"], vec!["prague", "cubic"], vec!["prague", "reno"]] {
+            let names = controls.join(" + ");
+            let seconds = (15, 45);
+            let bottleneck =
+                Bottleneck { kbits, rtt_ms, controls, seconds, ..Bottleneck::default() };
+            let cell = Bottleneck { buffer: "dualpi2", ecn: true, ..bottleneck }.run();
+            let rates: Vec<f64> = cell.goodput.iter().map(|rate| rate / 1e6).collect();
+            let wait = cell.wait;
+            let shown: Vec<_> = rates.iter().map(|rate| format!("{rate:6.2}")).collect();
+            let rate = kbits / 1000;
+            let place = format!("{rate:3} Mbit/s {rtt_ms:2} ms {names:14}");
+            writeln!(table, "{place} {:13} {wait:6.2}", shown.join(" ")).expect(FITS);
+            let used = cell.total() / (kbits as f64 * 1e3 * MSS / PACKET);
+            assert!(used > 0.9, "{place}: {used}");
+            match rates[..] {
+                [l4s, classic] => {
+                    let ratio = l4s / classic;
+                    assert!((0.5..2.5).contains(&ratio), "{place}: {ratio}");
+                }
+                _ => assert!(wait < 2.0, "{place}: {wait}"),
+            }
         }
     }
     insta::assert_snapshot!(table);

@@ -11,7 +11,9 @@ pub mod tcp;
 #[non_exhaustive]
 pub enum Error {
     /// Unknown congestion controller.
-    #[error("unknown congestion control `{name}`; expected reno, cubic, bbr or bbr3")]
+    #[error(
+        "unknown congestion control `{name}`; expected reno, cubic, bbr, bbr3, dctcp or prague"
+    )]
     UnknownControl {
         /// The unknown name.
         name: String,

@@ -12,7 +12,7 @@
 //! | loss detection | RFC 8985 (RACK-TLP), with RFC 6675's pipe; RFC 3042 follows from the pipe |
 //! | timeout | RFC 6298 with Linux's lower bound, RFC 5682 (F-RTO with SACK) |
 //! | undo | DSACK (RFC 3708) and F-RTO |
-//! | ECN | RFC 3168 |
+//! | ECN | RFC 3168; RFC 9768 without its option, for DCTCP and Prague |
 //! | congestion control | [`control`] |
 //! | pacing | the controller's rate (BBR), or Linux's internal pacing as an option |
 //!
@@ -36,7 +36,8 @@ use base::{Bandwidth, Bytes, Span};
 pub use control::Control;
 pub use endpoint::{End, Endpoint};
 pub use packed::{Packer, Unpacker};
-pub use segment::{Flags, Segment, Transmit};
+use segment::Feedback;
+pub use segment::{Ect, Flags, Segment, Transmit};
 
 /// Configuration of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,8 @@ pub struct Config {
     pub initial_window: u32,
     /// Receive buffer: the window that is offered while no data waits to be read.
     pub receive_window: Bytes,
-    /// Request and accept explicit congestion notification (RFC 3168).
+    /// Request and accept explicit congestion notification (RFC 3168). Controllers that respond to
+    /// the share of marks always do, with accurate feedback (RFC 9768).
     pub ecn: bool,
     /// Send small segments without waiting (Nagle's algorithm is off).
     pub nodelay: bool,
@@ -92,6 +94,17 @@ impl Default for Config {
             seed: 0,
             hystart: false,
             abe: false,
+        }
+    }
+}
+
+impl Config {
+    fn feedback(&self) -> Feedback {
+        match self.control {
+            Control::Prague => Feedback::L4s,
+            Control::Dctcp => Feedback::Accurate,
+            _ if self.ecn => Feedback::Classic,
+            _ => Feedback::Off,
         }
     }
 }

@@ -62,7 +62,7 @@ impl Manner {
         }
         let reno = (1.5 / p).sqrt();
         let segments = match self.control {
-            Control::Reno => reno,
+            Control::Reno | Control::Dctcp | Control::Prague => reno,
             Control::Cubic => {
                 let cubic = 1.054 * (rtt / p).powf(0.75);
                 cubic.max(reno)
@@ -95,7 +95,7 @@ impl Manner {
         let window = (stream.rate * rtt / self.segment_bits()).max(1.0);
         let reno = 1.5 / (window * window);
         match self.control {
-            Control::Reno => reno.min(1.0),
+            Control::Reno | Control::Dctcp | Control::Prague => reno.min(1.0),
             Control::Cubic => {
                 let root = (1.054 / window).cbrt();
                 reno.max(rtt * root.powi(4)).min(1.0)
@@ -118,7 +118,7 @@ impl Manner {
         let round = rtt + high / capacity;
         let (product, passes) = (capacity * rtt, capacity * round);
         let kept = match self.control {
-            Control::Reno => 0.5,
+            Control::Reno | Control::Dctcp | Control::Prague => 0.5,
             Control::Cubic => 0.7,
             Control::Bbr | Control::Bbr3 => {
                 let low = self.standing_queue(link, rtt);
@@ -168,7 +168,7 @@ impl Manner {
         let queue = match self.control {
             // The window varies between half (Reno) or 0.7 (CUBIC) of its maximum and the maximum;
             // CUBIC stays near the maximum for longer.
-            Control::Reno => 0.75 * (product + limit) - product,
+            Control::Reno | Control::Dctcp | Control::Prague => 0.75 * (product + limit) - product,
             Control::Cubic => 0.85 * (product + limit) - product,
             Control::Bbr => product,
             Control::Bbr3 => 0.25 * product,

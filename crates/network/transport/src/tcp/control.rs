@@ -16,6 +16,7 @@ mod hystart;
 mod model;
 mod rate;
 mod reno;
+mod scalable;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -28,6 +29,7 @@ pub use controller::{Control, Controller};
 pub use cubic::Cubic;
 pub use rate::{DeliveryRate, RateSample, SentMark};
 pub use reno::Reno;
+pub use scalable::Scalable;
 
 /// Parameters of a connection's congestion controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +83,10 @@ pub struct AckSample {
     pub prior_in_flight: Bytes,
     /// Payload in flight now (RFC 6675's pipe: neither delivered nor deemed lost).
     pub in_flight: Bytes,
-    /// Whether it echoes a mark of congestion (ECE).
-    pub echoes_mark: bool,
+    /// Segments newly delivered.
+    pub segments: u32,
+    /// Packets that it newly reports as marked; at most 1 without accurate ECN.
+    pub marked: u32,
     /// Delivery rate; `None` if nothing was newly delivered.
     pub rate: Option<RateSample>,
 }

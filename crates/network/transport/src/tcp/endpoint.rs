@@ -7,7 +7,7 @@ use base::{Bytes, Span, Time};
 
 use super::packed::{Packed, Packer, Unpacker};
 use super::receiver::Receiver;
-use super::segment::{Flags, Segment, Transmit};
+use super::segment::{Ect, Feedback, Flags, Segment, Transmit};
 use super::sender::{Sender, Settings};
 use super::{Config, Statistics};
 use opening::Opening;
@@ -54,8 +54,8 @@ pub struct Endpoint {
     /// A SYN or SYN-ACK must be sent.
     syn_due: bool,
     reset_due: bool,
-    /// ECN is requested; after the handshake: negotiated.
-    ecn: bool,
+    /// Requested feedback of marks; after the handshake: negotiated.
+    ecn: Feedback,
     opening: Opening,
     /// Absent until the application writes or finishes.
     sender: Option<Sender>,
@@ -69,7 +69,7 @@ impl Endpoint {
             state: State::Closed,
             syn_due: false,
             reset_due: false,
-            ecn: config.ecn,
+            ecn: config.feedback(),
             opening: Opening::new(Settings::new(config), iss),
             sender: None,
             receiver: Receiver::new(config),
@@ -122,8 +122,9 @@ impl Endpoint {
         }
         let fin = flags.contains(Flags::FIN);
         if segment.length > 0 || fin || !self.receiver.is_next(segment) {
-            if segment.length > 0 && self.ecn {
-                self.receiver.on_codepoint(ce, flags.contains(Flags::CWR));
+            if segment.length > 0 && self.ecn != Feedback::Off {
+                let reduced = self.ecn == Feedback::Classic && flags.contains(Flags::CWR);
+                self.receiver.on_codepoint(ce, reduced);
             }
             let idle = self.sender.as_ref().map(|sender| sender.rtt.rto());
             self.receiver.on_segment(now, segment, idle.unwrap_or(IDLE));
@@ -211,8 +212,7 @@ impl Endpoint {
         if self.state == State::Established {
             let outgoing = self.sender.as_mut().and_then(|sender| sender.poll(now));
             if let Some(mut outgoing) = outgoing {
-                let with_data = outgoing.segment.length > 0;
-                self.receiver.acknowledge(now, &mut outgoing.segment, with_data);
+                self.receiver.acknowledge(now, &mut outgoing.segment, self.ecn);
                 return Some(Transmit { segment: outgoing.segment, ect: outgoing.ect });
             }
         } else if self.syn_due {
@@ -221,8 +221,8 @@ impl Endpoint {
         }
         if self.receiver.wants_ack() && self.acknowledges() {
             let mut segment = Segment { seq: self.next_seq(), ..Segment::default() };
-            self.receiver.acknowledge(now, &mut segment, false);
-            return Some(Transmit { segment, ect: false });
+            self.receiver.acknowledge(now, &mut segment, self.ecn);
+            return Some(Transmit { segment, ect: self.ecn.control_ect() });
         }
         None
     }
@@ -253,7 +253,7 @@ impl Endpoint {
             flags: Flags::RST | Flags::ACK,
             ..Segment::default()
         };
-        Transmit { segment, ect: false }
+        Transmit { segment, ect: Ect::Not }
     }
 
     /// The application writes `bytes`. Ignored after [`finish`](Self::finish).

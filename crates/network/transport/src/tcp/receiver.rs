@@ -6,7 +6,7 @@ use base::{Span, Time};
 
 use super::Config;
 use super::packed::{Packed, Packer, Unpacker};
-use super::segment::{Flags, Segment, unwrap};
+use super::segment::{FIRST_MARKS, Feedback, Flags, Segment, unwrap};
 use reordering::Reordering;
 
 /// No FIN has been received.
@@ -213,7 +213,8 @@ impl Receiver {
     }
 
     /// Handles the mark of a segment's packet, and the sender's report that it has reduced its
-    /// window (RFC 3168 §6.1.3). A change is reported at once.
+    /// window (RFC 3168 §6.1.3). A change is reported at once (RFC 9768 §3.2.2.5.1 for accurate
+    /// feedback).
     pub(super) fn on_codepoint(&mut self, marked: bool, reduced: bool) {
         if reduced {
             self.echo = false;
@@ -264,10 +265,13 @@ impl Receiver {
         self.ack_now = true;
     }
 
-    /// Fills in the receiver's fields of a segment. `with_data`: the segment has payload.
-    pub(super) fn acknowledge(&mut self, now: Time, segment: &mut Segment, with_data: bool) {
+    /// Fills in the receiver's fields of a segment.
+    pub(super) fn acknowledge(&mut self, now: Time, segment: &mut Segment, ecn: Feedback) {
+        let with_data = segment.length > 0;
         segment.flags = segment.flags | Flags::ACK;
-        if self.echo {
+        if ecn.is_accurate() {
+            segment.flags = segment.flags.with_marks(FIRST_MARKS + self.marks);
+        } else if self.echo {
             segment.flags = segment.flags | Flags::ECE;
         }
         segment.ack = self.next as u32;

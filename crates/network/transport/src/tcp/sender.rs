@@ -16,6 +16,7 @@ use base::{Bytes, Span, Time};
 use super::control::{CongestionControl, Control, Controller, DeliveryRate, Setup};
 use super::packed::packed;
 use super::rtt::RttEstimator;
+use super::segment::{FIRST_MARKS, Feedback};
 use super::{Config, Statistics};
 use loss::Rack;
 use recovery::Phase;
@@ -71,8 +72,10 @@ pub(super) struct Sender {
     paced: bool,
     /// Rate of that pacing in bit/s; 0 before the first sample.
     pacing_rate: u64,
-    /// ECN was negotiated.
-    pub(super) ecn: bool,
+    /// Negotiated feedback of marks.
+    pub(super) ecn: Feedback,
+    /// Last counter of marked packets of the peer, modulo 8 (RFC 9768).
+    peer_marks: u8,
     /// The window was reduced; the next new segment reports this (CWR).
     reduced: bool,
     /// Send the first lost segment regardless of the window.
@@ -115,6 +118,7 @@ packed!(Sender {
     paced,
     pacing_rate,
     ecn,
+    peer_marks,
     reduced,
     force,
     probe_due,
@@ -233,7 +237,8 @@ impl Sender {
             nodelay: settings.nodelay,
             paced: settings.paced,
             pacing_rate: 0,
-            ecn: false,
+            ecn: Feedback::Off,
+            peer_marks: FIRST_MARKS as u8,
             reduced: false,
             force: false,
             probe_due: false,

@@ -15,7 +15,7 @@ mod work;
 
 use base::{Bandwidth, Bytes, Span, Time};
 
-use super::{Config, Control, End, Endpoint, Flags, Segment};
+use super::{Config, Control, Ect, End, Endpoint, Flags, Segment};
 use pipe::{Pipe, Side};
 use testnet::Fate;
 

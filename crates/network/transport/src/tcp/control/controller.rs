@@ -6,7 +6,7 @@ use std::str::FromStr;
 use base::{Bandwidth, Bytes, Span, Time};
 
 use super::{
-    AckSample, Bbr, Bbr3, Cause, CongestionControl, Cubic, LostSegment, Reno, Sent, Setup,
+    AckSample, Bbr, Bbr3, Cause, CongestionControl, Cubic, LostSegment, Reno, Scalable, Sent, Setup,
 };
 use crate::Error;
 use crate::tcp::packed::{Packed, Packer, Unpacker, packed_choice};
@@ -23,13 +23,18 @@ pub enum Control {
     Bbr,
     /// BBR, version 3 (draft-ietf-ccwg-bbr).
     Bbr3,
+    /// Data center TCP (RFC 8257).
+    Dctcp,
+    /// Prague, for L4S (draft-briscoe-iccrg-prague-congestion-control).
+    Prague,
 }
 
-packed_choice!(Control { Reno, Cubic, Bbr, Bbr3 });
+packed_choice!(Control { Reno, Cubic, Bbr, Bbr3, Dctcp, Prague });
 
 impl Control {
     /// All congestion controllers.
-    pub const ALL: [Self; 4] = [Self::Reno, Self::Cubic, Self::Bbr, Self::Bbr3];
+    pub const ALL: [Self; 6] =
+        [Self::Reno, Self::Cubic, Self::Bbr, Self::Bbr3, Self::Dctcp, Self::Prague];
 
     /// The name in lab files and in the kernel.
     pub const fn name(self) -> &'static str {
@@ -38,7 +43,14 @@ impl Control {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
             Self::Bbr3 => "bbr3",
+            Self::Dctcp => "dctcp",
+            Self::Prague => "prague",
         }
+    }
+
+    /// Whether it responds to the share of marked packets: it needs ECN with accurate feedback.
+    pub const fn is_scalable(self) -> bool {
+        matches!(self, Self::Dctcp | Self::Prague)
     }
 }
 
@@ -67,6 +79,8 @@ pub enum Controller {
     Bbr(Box<Bbr>),
     /// BBR in version 3.
     Bbr3(Box<Bbr3>),
+    /// DCTCP or Prague.
+    Scalable(Box<Scalable>),
 }
 
 impl Controller {
@@ -77,6 +91,8 @@ impl Controller {
             Control::Cubic => Self::Cubic(Cubic::new(setup)),
             Control::Bbr => Self::Bbr(Box::new(Bbr::new(setup))),
             Control::Bbr3 => Self::Bbr3(Box::new(Bbr3::new(setup))),
+            Control::Dctcp => Self::Scalable(Box::new(Scalable::dctcp(setup))),
+            Control::Prague => Self::Scalable(Box::new(Scalable::prague(setup))),
         }
     }
 }
@@ -84,26 +100,32 @@ impl Controller {
 impl Controller {
     /// Whether it can be packed: BBR's model and RNG cannot.
     pub(in crate::tcp) const fn is_packable(&self) -> bool {
-        matches!(self, Self::Reno(_) | Self::Cubic(_))
+        matches!(self, Self::Reno(_) | Self::Cubic(_) | Self::Scalable(_))
     }
 }
 
 /// For controllers that can be packed.
 impl Packed for Controller {
     fn pack(&self, to: &mut Packer) {
-        matches!(self, Self::Cubic(_)).pack(to);
+        let kind = match self {
+            Self::Cubic(_) => 1,
+            Self::Scalable(_) => 2,
+            _ => 0,
+        };
+        to.number(kind);
         match self {
             Self::Reno(reno) => reno.pack(to),
             Self::Cubic(cubic) => cubic.pack(to),
+            Self::Scalable(scalable) => scalable.pack(to),
             Self::Bbr(_) | Self::Bbr3(_) => {}
         }
     }
 
     fn unpack(from: &mut Unpacker<'_>) -> Self {
-        if bool::unpack(from) {
-            Self::Cubic(Cubic::unpack(from))
-        } else {
-            Self::Reno(Reno::unpack(from))
+        match from.number() {
+            0 => Self::Reno(Reno::unpack(from)),
+            1 => Self::Cubic(Cubic::unpack(from)),
+            _ => Self::Scalable(Box::new(Scalable::unpack(from))),
         }
     }
 }
@@ -116,6 +138,7 @@ macro_rules! law {
             Controller::Cubic($law) => $call,
             Controller::Bbr($law) => $call,
             Controller::Bbr3($law) => $call,
+            Controller::Scalable($law) => $call,
         }
     };
 }

@@ -21,7 +21,7 @@ fn names_are_read_and_written() {
     let error = "vegas".parse::<Control>().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown congestion control `vegas`; expected reno, cubic, bbr or bbr3"
+        "unknown congestion control `vegas`; expected reno, cubic, bbr, bbr3, dctcp or prague"
     );
 }
 

@@ -171,6 +171,11 @@ impl Window {
         true
     }
 
+    /// Lowers the target of the current reduction.
+    pub(super) fn lower(&mut self, target: u32) {
+        self.ssthresh = self.ssthresh.min(target.max(2 * self.mss));
+    }
+
     /// The response to a timeout (RFC 5681, equation 4), once per window of data: a threshold set
     /// by an active recovery or an earlier timeout stays. Returns whether the window was reduced.
     pub(super) fn time_out(&mut self, target: u32) -> bool {

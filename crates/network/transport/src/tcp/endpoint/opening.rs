@@ -22,12 +22,14 @@ pub(super) struct Opening {
     pub(super) iss: u32,
     /// Window offered by the peer.
     window: u32,
+    /// Whether the packet of the peer's SYN was marked.
+    pub(super) syn_marked: bool,
     syns: u8,
     /// Retransmissions of the SYN by the timer.
     pub(super) timeouts: u8,
 }
 
-packed!(Opening { settings, iss, window, timeout, sent, rtt, syns, timeouts });
+packed!(Opening { settings, iss, window, timeout, sent, rtt, syn_marked, syns, timeouts });
 
 impl Opening {
     pub(super) fn new(settings: Settings, iss: u32) -> Self {
@@ -38,6 +40,7 @@ impl Opening {
             rtt: None,
             iss,
             window: 0,
+            syn_marked: false,
             syns: 0,
             timeouts: 0,
         }

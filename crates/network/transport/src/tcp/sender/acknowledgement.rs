@@ -6,7 +6,7 @@ use super::Sender;
 use super::recovery::Phase;
 use super::scoreboard::{Record, State};
 use crate::tcp::control::{AckSample, Cause, CongestionControl, DeliveryRate, RateSample};
-use crate::tcp::segment::{Flags, Segment, unwrap};
+use crate::tcp::segment::{Feedback, Flags, Segment, unwrap};
 
 /// The effects of one acknowledgement.
 struct AckEffect {
@@ -19,6 +19,8 @@ struct AckEffect {
     delivered: u64,
     /// Segments newly acknowledged in any way.
     segments: u32,
+    /// Packets newly reported as marked.
+    marked: u32,
     lost: u64,
     /// Send time of the newest of the segments that were sent once.
     newest: Option<Time>,
@@ -69,6 +71,7 @@ impl Sender {
             acked: 0,
             delivered: 0,
             segments: 0,
+            marked: 0,
             lost: 0,
             newest: None,
             found: false,
@@ -86,12 +89,28 @@ impl Sender {
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt, self.min_rto);
         }
+        effect.marked = self.reported_marks(segment, effect.segments);
         self.react(segment, &mut effect);
-        let echo = segment.flags.contains(Flags::ECE) && self.ecn;
-        if effect.changed() || echo {
-            self.report(&mut effect, rtt, echo);
+        if effect.changed() || effect.marked > 0 {
+            self.report(&mut effect, rtt);
         }
         self.settle(now, effect.acked > 0, effect.segments > 0);
+    }
+
+    /// Packets that an acknowledgement newly reports as marked. After the loss of
+    /// acknowledgements the counter modulo 8 is ambiguous: the largest possible value up to the
+    /// number of new segments counts (RFC 9768, appendix A.1).
+    fn reported_marks(&mut self, segment: &Segment, segments: u32) -> u32 {
+        match self.ecn {
+            Feedback::Off => 0,
+            Feedback::Classic => u32::from(segment.flags.contains(Flags::ECE)),
+            Feedback::Accurate | Feedback::L4s => {
+                let marks = segment.flags.marks() as u8;
+                let least = u32::from(marks.wrapping_sub(self.peer_marks) & 7);
+                self.peer_marks = marks;
+                if segments < 8 { least } else { segments - (segments - least) % 8 }
+            }
+        }
     }
 
     fn on_cumulative(&mut self, ack: u64, effect: &mut AckEffect) {
@@ -143,7 +162,11 @@ impl Sender {
         if effect.lost > 0 {
             self.recover(now, effect.prior_in_flight);
         }
-        if self.ecn && segment.flags.contains(Flags::ECE) {
+        if self.ecn.is_accurate() && self.phase == Phase::Marked {
+            // As in Linux, the acknowledgement that ends a response to marks may begin another.
+            self.leave(now, effect.prior_in_flight);
+        }
+        if effect.marked > 0 {
             self.on_echo(now, effect.prior_in_flight);
         }
         if self.phase.follows_timeout() {
@@ -157,7 +180,7 @@ impl Sender {
         if self.judge_probe(self.board.una, effect.duplicate, idle) && self.phase == Phase::Open {
             self.control.enter_recovery(now, Cause::Loss, Bytes::new(effect.prior_in_flight));
             self.control.exit_recovery(now);
-            self.reduced = self.ecn;
+            self.reduced = self.ecn == Feedback::Classic;
             self.counters.recoveries += 1;
         }
     }
@@ -183,7 +206,7 @@ impl Sender {
     }
 
     /// Notifies the congestion controller.
-    fn report(&mut self, effect: &mut AckEffect, rtt: Option<Span>, echoes_mark: bool) {
+    fn report(&mut self, effect: &mut AckEffect, rtt: Option<Span>) {
         let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
         self.rate.finish(min_rtt, &mut effect.rate);
         self.control.on_ack(&AckSample {
@@ -195,7 +218,8 @@ impl Sender {
             srtt: self.rtt.srtt(),
             prior_in_flight: Bytes::new(effect.prior_in_flight),
             in_flight: Bytes::new(self.board.in_flight),
-            echoes_mark,
+            segments: effect.segments,
+            marked: effect.marked,
             rate: effect.rate,
         });
         self.update_pacing_rate();
@@ -212,7 +236,8 @@ impl Sender {
             srtt: self.rtt.srtt(),
             prior_in_flight: Bytes::new(prior_in_flight),
             in_flight: Bytes::new(self.board.in_flight),
-            echoes_mark: false,
+            segments: 0,
+            marked: 0,
             rate: None,
         });
     }

@@ -5,6 +5,7 @@ use base::{Bytes, Time};
 use super::Sender;
 use crate::tcp::control::{Cause, CongestionControl};
 use crate::tcp::packed::packed_choice;
+use crate::tcp::segment::Feedback;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -58,7 +59,7 @@ impl Sender {
         self.phase = phase;
         self.phase_end = self.next;
         self.probe_end = 0;
-        self.reduced = self.ecn;
+        self.reduced = self.ecn == Feedback::Classic;
     }
 
     pub(super) fn allow_undo(&mut self) {

@@ -6,12 +6,12 @@ use super::Sender;
 use super::recovery::Phase;
 use super::scoreboard::Record;
 use crate::tcp::control::{CongestionControl, Sent, SentMark};
-use crate::tcp::segment::{Flags, Segment};
+use crate::tcp::segment::{Ect, Flags, Segment};
 
 /// A segment to send, without the fields of the receiving half.
 pub(in crate::tcp) struct Outgoing {
     pub(in crate::tcp) segment: Segment,
-    pub(in crate::tcp) ect: bool,
+    pub(in crate::tcp) ect: Ect,
 }
 
 impl Sender {
@@ -111,7 +111,9 @@ impl Sender {
         }
         self.arm_probe(now);
         let mut outgoing = self.outgoing(now, seq, length, fin);
-        outgoing.ect = self.ecn && length > 0;
+        if length > 0 {
+            outgoing.ect = self.ecn.ect();
+        }
         if self.reduced {
             self.reduced = false;
             outgoing.segment.flags = outgoing.segment.flags | Flags::CWR;
@@ -146,7 +148,7 @@ impl Sender {
         let flags = if fin { Flags::FIN } else { Flags::NONE };
         let segment =
             Segment { seq: seq as u32, length: length as u16, flags, ..Segment::default() };
-        Outgoing { segment, ect: false }
+        Outgoing { segment, ect: self.ecn.control_ect() }
     }
 
     /// New data, or else the last segment again, to elicit an acknowledgement that reveals a lost
@@ -167,6 +169,6 @@ impl Sender {
     /// An old sequence number, which the peer answers with its window.
     fn window_probe(&self) -> Outgoing {
         let seq = self.board.una.wrapping_sub(1) as u32;
-        Outgoing { segment: Segment { seq, ..Segment::default() }, ect: false }
+        Outgoing { segment: Segment { seq, ..Segment::default() }, ect: Ect::Not }
     }
 }

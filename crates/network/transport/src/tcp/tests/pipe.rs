@@ -3,7 +3,7 @@
 use fabric::{LinkConfig, QueueConfig, QueueLimit, Rate};
 use testnet::{Event, Fate, Testnet};
 
-use super::{Bandwidth, Bytes, Config, Endpoint, Segment, Span, Time};
+use super::{Bandwidth, Bytes, Config, Ect, Endpoint, Segment, Span, Time};
 use crate::tcp::Transmit;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) struct Entry {
     pub(super) at: Time,
     pub(super) from: Side,
     pub(super) segment: Segment,
-    pub(super) ect: bool,
+    pub(super) ect: Ect,
     pub(super) fate: Fate,
     /// Number of segments with payload that this side has already sent.
     pub(super) index: u64,

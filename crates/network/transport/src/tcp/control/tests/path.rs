@@ -172,7 +172,8 @@ impl<C: CongestionControl> Path<C> {
             srtt: self.srtt,
             prior_in_flight: prior,
             in_flight: Bytes::new(self.in_flight),
-            echoes_mark: false,
+            segments: 1,
+            marked: 0,
             rate,
         });
     }

@@ -13,6 +13,9 @@ fn cwnd(control: &impl CongestionControl) -> u64 {
 
 /// A round trip in which the whole window is sent and acknowledged two segments at a time.
 struct Rounds {
+    rtt: Span,
+    /// Packets that each acknowledgement reports as marked.
+    marked: u32,
     now: Time,
     delivered: u64,
     /// Bytes delivered when this round's first segment was sent.
@@ -21,7 +24,7 @@ struct Rounds {
 
 impl Rounds {
     fn new() -> Self {
-        Self { now: Time::ZERO, delivered: 0, prior: 0 }
+        Self { rtt: RTT, marked: 0, now: Time::ZERO, delivered: 0, prior: 0 }
     }
 
     fn ack(&mut self, control: &mut impl CongestionControl, bytes: u64, flight: u64) {
@@ -40,11 +43,12 @@ impl Rounds {
             acked: Bytes::new(bytes),
             delivered: Bytes::new(bytes),
             lost: Bytes::ZERO,
-            rtt: Some(RTT),
-            srtt: Some(RTT),
+            rtt: Some(self.rtt),
+            srtt: Some(self.rtt),
             prior_in_flight: Bytes::new(flight),
             in_flight,
-            echoes_mark: false,
+            segments: (bytes / MSS) as u32,
+            marked: self.marked,
             rate,
         });
     }
@@ -57,7 +61,7 @@ impl Rounds {
         let mut left = window;
         while left > 0 {
             let bytes = left.min(2 * MSS);
-            self.now += Span::from_nanos(RTT.as_nanos() * bytes / window);
+            self.now += Span::from_nanos(self.rtt.as_nanos() * bytes / window);
             self.ack(control, bytes, window);
             control.on_sent(&Sent { now: self.now, length, in_flight: control.cwnd() });
             left -= bytes;
@@ -364,5 +368,49 @@ proptest! {
             prop_assert!(control.ssthresh().count() >= 2 * MSS);
             prop_assert!(control.pacing_rate().is_none_or(Bandwidth::is_positive));
         }
+    }
+}
+
+/// α is (15/16)ⁿ after n round trips without a mark, and a mark takes half of it.
+#[test]
+fn dctcp_reduces_by_half_of_the_share_of_marks() {
+    let mut dctcp = Scalable::dctcp(&setup());
+    let mut rounds = Rounds::new();
+    dctcp.enter_recovery(rounds.now, Cause::Mark, dctcp.cwnd());
+    dctcp.exit_recovery(rounds.now);
+    // The first mark halves the window and ends slow start.
+    assert_eq!(cwnd(&dctcp), 5 * MSS);
+    (0..16).for_each(|_| rounds.round(&mut dctcp));
+    let window = cwnd(&dctcp);
+    dctcp.enter_recovery(rounds.now, Cause::Mark, dctcp.cwnd());
+    let expected = window as f64 * (1.0 - (15.0_f64 / 16.0).powi(16) / 2.0);
+    assert!((dctcp.ssthresh().count() as f64 - expected).abs() < 2.0, "{expected}");
+    // A loss within the response halves the window.
+    let lost = LostSegment {
+        now: rounds.now,
+        length: Bytes::new(MSS),
+        sent_in_flight: Bytes::new(window),
+        lost: Bytes::new(MSS),
+        app_limited: false,
+    };
+    dctcp.on_lost(&lost);
+    assert_eq!(dctcp.ssthresh().count(), window / 2);
+}
+
+/// At 5 ms, a fifth of 25 ms, the window grows by a 25th of a segment per round trip.
+#[test]
+fn prague_grows_on_short_paths_as_on_one_of_25_ms() {
+    for (millis, rounds_per_segment) in [(5, 25), (25, 1), (100, 1)] {
+        let mut prague = Scalable::prague(&setup());
+        let rtt = Span::from_millis(millis);
+        let mut rounds = Rounds { rtt, ..Rounds::new() };
+        prague.on_handshake(Time::ZERO, rtt);
+        rounds.now = Time::ZERO + Span::from_secs(1);
+        rounds.marked = 1;
+        rounds.ack(&mut prague, MSS, 10 * MSS);
+        rounds.marked = 0;
+        assert_eq!(cwnd(&prague), 5 * MSS);
+        (0..4 * rounds_per_segment).for_each(|_| rounds.round(&mut prague));
+        assert!((8..=9).contains(&(cwnd(&prague) / MSS)), "{millis} ms: {}", cwnd(&prague));
     }
 }
