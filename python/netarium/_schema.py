@@ -247,6 +247,8 @@ class RedQueueDiscipline(_RedQueueDiscipline, total=False):
     Keys:
         kind
         ecn: Mark ECN-capable packets instead of dropping them. Default: false.
+        harddrop: Drop ECN-capable packets too where the average is above `max` (RFC 3168 §7); with
+            `false`, `min` and `max` at the same level mark as DCTCP expects. Default: true.
         limit: Maximum queue length: `"1 bdp"` (rate × 2 × delay of this direction, at least one
             full-size packet), `"100 packets"` or `"64 KiB"` of wire. Default: the larger of 1 bdp
             and 100 full-size packets.
@@ -257,6 +259,7 @@ class RedQueueDiscipline(_RedQueueDiscipline, total=False):
     """
 
     ecn: Union[bool, Sweep]
+    harddrop: Union[bool, Sweep]
     limit: Union[str, Sweep]
     max: Union[Data, Sweep]
     min: Union[Data, Sweep]
@@ -311,6 +314,80 @@ class FqCodelQueueDiscipline(_FqCodelQueueDiscipline, total=False):
     interval: Union[Time, Sweep]
     limit: Union[str, Sweep]
     quantum: Union[Data, Sweep]
+    target: Union[Time, Sweep]
+
+
+class _PieQueueDiscipline(TypedDict):
+    kind: Literal["pie"]
+
+
+class PieQueueDiscipline(_PieQueueDiscipline, total=False):
+    """Proportional integral controller enhanced (RFC 8033).
+
+    Keys:
+        kind
+        burst: Time after an idle period for which nothing is dropped. Default: 150 ms.
+        ecn: Mark ECN-capable packets instead of dropping them. Default: false.
+        limit: Maximum queue length: `"1 bdp"` (rate × 2 × delay of this direction, at least one
+            full-size packet), `"100 packets"` or `"64 KiB"` of wire. Default: 1000 packets.
+        target: Target of the queueing delay. Default: 15 ms.
+        update: Interval at which the drop probability changes. Default: 15 ms.
+    """
+
+    burst: Union[Time, Sweep]
+    ecn: Union[bool, Sweep]
+    limit: Union[str, Sweep]
+    target: Union[Time, Sweep]
+    update: Union[Time, Sweep]
+
+
+class _FqPieQueueDiscipline(TypedDict):
+    kind: Literal["fq-pie"]
+
+
+class FqPieQueueDiscipline(_FqPieQueueDiscipline, total=False):
+    """PIE on fair flow queues.
+
+    Keys:
+        kind
+        burst: Time after an idle period for which nothing is dropped. Default: 150 ms.
+        ecn: Mark instead of dropping (RFC 8290 §5.2.7). Default: true.
+        flows: Number of flow queues. Default: 1024.
+        limit: Maximum queue length: `"1 bdp"` (rate × 2 × delay of this direction, at least one
+            full-size packet), `"100 packets"` or `"64 KiB"` of wire. Default: 10240 packets.
+        quantum: Wire bytes per flow queue and round. Default: a full-size packet.
+        target: Target of the queueing delay. Default: 15 ms.
+        update: Interval at which the drop probability changes. Default: 15 ms.
+    """
+
+    burst: Union[Time, Sweep]
+    ecn: Union[bool, Sweep]
+    flows: Union[int, Sweep]
+    limit: Union[str, Sweep]
+    quantum: Union[Data, Sweep]
+    target: Union[Time, Sweep]
+    update: Union[Time, Sweep]
+
+
+class _Dualpi2QueueDiscipline(TypedDict):
+    kind: Literal["dualpi2"]
+
+
+class Dualpi2QueueDiscipline(_Dualpi2QueueDiscipline, total=False):
+    """A queue for L4S traffic, which has ECT(1) or CE, beside one for other traffic (RFC 9332).
+
+    Keys:
+        kind
+        ecn: Mark instead of dropping (RFC 8290 §5.2.7). Default: true.
+        limit: Maximum queue length: `"1 bdp"` (rate × 2 × delay of this direction, at least one
+            full-size packet), `"100 packets"` or `"64 KiB"` of wire. Default: 10000 packets.
+        step: Delay from which each packet of the L4S queue is marked. Default: 1 ms.
+        target: Target delay of the queue for other traffic. Default: 15 ms.
+    """
+
+    ecn: Union[bool, Sweep]
+    limit: Union[str, Sweep]
+    step: Union[Time, Sweep]
     target: Union[Time, Sweep]
 
 
@@ -725,6 +802,9 @@ KindsOfAQueueDiscipline = Union[
     RedQueueDiscipline,
     CodelQueueDiscipline,
     FqCodelQueueDiscipline,
+    PieQueueDiscipline,
+    FqPieQueueDiscipline,
+    Dualpi2QueueDiscipline,
     SfqQueueDiscipline,
     PriorityQueueDiscipline,
     DrrQueueDiscipline,

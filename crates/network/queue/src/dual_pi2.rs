@@ -2,10 +2,10 @@
 //! coupled marking.
 //!
 //! Packets with ECT(1) or CE are in the L queue, others in the C queue. A PI controller on the
-//! longer delay of the two computes a base probability p′: classic packets are dropped or marked with
-//! p′², L4S packets are marked with at least 2 p′, so that a scalable flow gets about the rate of a
-//! classic one. Decisions are deterministic: they occur when the sum of the probabilities reaches
-//! one (`recur` of appendix A). The scheduler is weighted round robin.
+//! longer delay of the two computes a base probability p′: classic packets are dropped or marked
+//! with p′², L4S packets are marked with at least 2 p′, so that a scalable flow gets about the rate
+//! of a classic one. Decisions are deterministic: they occur when the sum of the probabilities
+//! reaches one (`recur` of appendix A). The scheduler is weighted round robin.
 
 use base::{Span, Time};
 

@@ -158,3 +158,65 @@ fn link_loss_is_not_a_local_drop() {
     let discarded = printed.lines().find(|l| l.starts_with("IpOutDiscards")).unwrap();
     assert_eq!(discarded.split_whitespace().nth(1), Some("0"), "{printed}");
 }
+
+/// 150 datagrams with ECT(1) and 150 without ECN at once, on a link that takes 1.2 s for each half.
+const DUAL_QUEUE: &str = r#"
+lab = { name = "dual", duration = "30 s" }
+node.a = {}
+node.b = {}
+link = [{ name = "l", ends = ["a", "b"], rate = "1 Mbit/s", queue = "dualpi2" }]
+[[program]]
+name = "receive"
+node = "b"
+ready = 'output "ready"'
+run = ["python3", "-c", '''
+import socket
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+udp.bind(("", 9000))
+print("ready", flush=True)
+udp.settimeout(10)
+counts = [0] * 4
+try:
+    while True:
+        _, control, _, _ = udp.recvmsg(2000, 100)
+        counts[control[0][2][0] & 3] += 1
+        udp.settimeout(2)
+except TimeoutError:
+    print("counts", *counts)
+''']
+[[program]]
+name = "send"
+node = "a"
+after = "receive"
+run = ["python3", "-c", '''
+import socket, time
+sockets = []
+for tos in (1, 0):
+    sockets.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    sockets[-1].setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
+for number in range(300):
+    sockets[number % 2].sendto(bytes(962), ("b", 9000))
+# The lab ends with this program: the receiver needs 2.4 s, and 2 s without a packet.
+time.sleep(6)
+''']
+"#;
+
+#[test]
+fn dualpi2_marks_packets_of_programs_with_ect1() {
+    requires_labs!("python3");
+    let bench = Bench::new();
+    let run = bench.run(DUAL_QUEUE).passed();
+    let printed = run.stdout("receive");
+    let counts: Vec<u64> =
+        printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [not, l4s, classic, marked] = counts[..] else { panic!("{printed}") };
+    // All that wait for more than 1 ms are marked, but for the last one. The first may be sent
+    // before others arrive.
+    assert_eq!((l4s + marked, classic), (150, 0), "{printed}");
+    assert!(marked >= 140, "{printed}");
+    // The queue of the others is longer than 15 ms: some of them are dropped, and none is marked.
+    let dropped = bench::count(&run.link("l", "up")["drops"]["aqm"]);
+    assert_eq!(not + dropped, 150, "{printed}");
+    assert!(dropped > 0, "{printed}");
+}
