@@ -1,4 +1,7 @@
 //! The `netarium` command: arguments, terminal output, exit codes. No logic.
+//!
+//! Most files depend on each other: `args` has the options of all commands, and each command reads
+//! its own and names the ones that it starts in messages.
 #![forbid(unsafe_code)]
 
 mod archives;

@@ -1,4 +1,7 @@
 //! The state of the view: keys and messages change it.
+//!
+//! `draw` and `details` read this state, and the state asks `draw` for the height of the table, by
+//! which the keys of a page scroll.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

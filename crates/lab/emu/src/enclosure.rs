@@ -1,5 +1,8 @@
 //! The enclosure of real programs: a network namespace for every node with its own kernel network
 //! stack, with one port per interface that connects it to the fabric.
+//!
+//! `error` and this module depend on each other: errors name the [`Engine`] that failed. `builder`
+//! builds the parts that this module holds.
 
 mod builder;
 mod changes;

@@ -3,6 +3,9 @@
 //!
 //! Each program runs under a small init in its own PID namespace, so that none of its child
 //! processes can outlive it. The init is this executable: `main` must call [`init_main`] first.
+//!
+//! `instance` and `readiness` depend on this module: a program, its attempts and its ready
+//! condition are one state machine.
 
 mod instance;
 mod outcome;

@@ -6,6 +6,8 @@
 //! together with the process's start time and the boot identifier, so that a reused pid is never
 //! mistaken for a lab. Programs of a lab do not see the folder. An entry whose processes are not
 //! those of a lab is nevertheless possible (forged); it is reported, and they are never signalled.
+//!
+//! `process` returns this module's errors.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -4,6 +4,9 @@
 //! [`load`] and [`parse`] return one [`plan::Plan`] per combination of swept values, or all
 //! [`Diagnostics`] at once. [`routes`] computes forwarding tables. Every default is declared in the
 //! tables of sections and keys, from which the schema and pages of the book are generated.
+//!
+//! Most files depend on each other: values of the tables in `fields` are types of `plan`, and
+//! diagnostics and files, which read them, report in terms of the tables.
 #![forbid(unsafe_code)]
 
 #[macro_use]

@@ -5,6 +5,9 @@
 //! counters of the network into [`Ledgers`], which turn them into samples. At the end it
 //! [`complete`]s the record: summaries, expectations, exit code. The run folders of shards become
 //! one by [`merge`].
+//!
+//! Most files depend on each other: `record` and `sample` contain the parts of a run (network,
+//! verdict, metrics, captures), and the parts use their types and [`Error`].
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
 

@@ -1,4 +1,6 @@
 //! Schedulers: selection of the subflow for the next frame.
+//!
+//! Each scheduler uses this module's view of the subflows, and this module chooses one by its name.
 
 use std::fmt;
 use std::str::FromStr;

@@ -17,6 +17,8 @@
 //! | `stale` | subflows without progress |
 //! | `closing` | FIN, RESET, end of the session |
 //! | `status` | status and statistics |
+//!
+//! These files are one state machine: they depend on this module and on each other.
 
 mod acknowledge;
 mod closing;

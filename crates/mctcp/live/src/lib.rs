@@ -11,6 +11,9 @@
 //! | `subflow`, `queue` | frames from and to one connection |
 //! | `listener` | accepts connections; distinguishes sessions, joins and plain TCP |
 //! | `stream`, `shared` | the interface for applications, and the state shared with the driver |
+//!
+//! `driver`, `listener`, `stream` and `socket` depend on each other through the state that the
+//! application and the driver's task share.
 #![forbid(unsafe_code)]
 
 mod config;

@@ -1,4 +1,7 @@
 //! The fabric: links connected by nodes, driven by one event queue.
+//!
+//! Collapsed paths (`collapsed`) and `link_scope` are parts of the fabric that use its links and
+//! events.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,6 @@
 //! Parameters of traffic: sizes, arrivals, think times, patterns of datagrams.
+//!
+//! `on_off` draws its periods by the distributions of this module, whose patterns include it.
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,7 @@
 //! A run in the lab's own process: setup, supervision, end, record.
+//!
+//! `finish`, `live`, `recording` and `requests` are the parts of this module's loop; they use its
+//! state [`Running`].
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
