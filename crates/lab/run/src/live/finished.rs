@@ -274,6 +274,7 @@ fn machine(record: &RunRecord) -> Option<MachineState> {
         late_p99_s: late.p99_ns as f64 / 1e9,
         late_max_s: late.max_ns as f64 / 1e9,
         trusted: record.verdict.as_ref().is_some_and(|verdict| verdict.trusted),
+        ..MachineState::default()
     })
 }
 

@@ -185,12 +185,18 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// Lateness of packets that left the emulated network, since the start of the run.
+/// Lateness of packets that left the emulated network, and stalls, since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineState {
     pub late_p50_s: f64,
     pub late_p99_s: f64,
     pub late_max_s: f64,
+    /// Stalls of the data path: times of 1 ms or more by which it missed a deadline.
+    #[serde(default)]
+    pub stalls: u64,
+    /// Length of all stalls.
+    #[serde(default)]
+    pub stalled_s: f64,
     /// Whether the results so far are trusted; the verdict at the end of the run considers more.
     pub trusted: bool,
 }
