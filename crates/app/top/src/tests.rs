@@ -68,6 +68,7 @@ fn hello(source: Source) -> Hello {
         links: (0..4).map(link).collect(),
         flows: vec![flow],
         programs: vec![HelloProgram { name: "server".to_owned(), node: 1 }],
+        systems: Vec::new(),
     }
 }
 

@@ -83,7 +83,7 @@ fn any() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-fn hello() -> Hello {
+pub(crate) fn hello() -> Hello {
     Hello {
         schema: SCHEMA.to_owned(),
         lab: "pair".to_owned(),
@@ -100,6 +100,7 @@ fn hello() -> Hello {
         links: Vec::new(),
         flows: Vec::new(),
         programs: Vec::new(),
+        systems: Vec::new(),
     }
 }
 

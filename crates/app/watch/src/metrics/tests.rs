@@ -1,8 +1,7 @@
 use run::live::{
     DirectionRow, FlowRow, HelloFlow, HelloLink, HelloNode, HelloProgram, LinkChange, ProgramState,
-    Source,
 };
-use run::record::{Clock, NodeRole};
+use run::record::NodeRole;
 
 use super::*;
 
@@ -30,21 +29,13 @@ fn hello(links: usize) -> Hello {
     };
     let (name, kind, path) = ("bulk".to_owned(), "TCP".to_owned(), Vec::new());
     Hello {
-        schema: run::live::SCHEMA.to_owned(),
-        lab: "pair".to_owned(),
         seed: 7,
-        clock: Clock::Wall,
-        source: Source::Live,
-        duration_s: Some(60.0),
-        interval_s: 0.1,
-        version: String::new(),
         run: "runs/pair-1".to_owned(),
-        read_only: true,
-        commands: Vec::new(),
         nodes: vec![node("a"), node("b")],
         links: (0..links).map(link).collect(),
         flows: vec![HelloFlow { name, from: 0, to: 1, kind, path }],
         programs: vec![HelloProgram { name: "web".to_owned(), node: 1 }],
+        ..crate::tests::hello()
     }
 }
 
