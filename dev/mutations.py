@@ -48,6 +48,20 @@ MUTATIONS = [
         "accepts_token_once_with_own_host",
     ),
     Mutation(
+        "lab-metrics-sums",
+        "crates/app/watch/src/metrics.rs",
+        "link.sent_bytes[side] += bytes(direction.sent_bps, frame.span);",
+        "link.sent_bytes[side] = bytes(direction.sent_bps, frame.span);",
+        "gauges_show_last_frame_and_counters_sum_up",
+    ),
+    Mutation(
+        "system-series",
+        "crates/lab/run/src/live/system.rs",
+        "Numbered::from(flow.first + 2 * flow.paths.len() as u32)",
+        "Numbered::from(flow.first + flow.paths.len() as u32)",
+        "frames_have_series_and_states_of_systems",
+    ),
+    Mutation(
         "top-invalid-value",
         "crates/app/top/src/form.rs",
         'value.parse::<Bandwidth>().map(drop)',

@@ -12,6 +12,7 @@ SOURCES = {
     "netarium_bundle_": ["bundler/live/src/status.rs", "bundler/live/src/send.rs"],
     "netarium_mctcp_": ["mctcp/proxy/src/status.rs"],
     "netarium_agent_": ["cluster/live/src/agent/board.rs"],
+    "netarium_lab_": ["app/watch/src/metrics.rs", "app/watch/src/metrics/elements.rs"],
     "netarium_": ["app/serve/src/metrics.rs"],
 }
 
@@ -30,10 +31,20 @@ def metrics(text):
 class Monitoring(unittest.TestCase):
     def test_names_metrics_that_exist(self):
         self.assertFalse(has_metric("netarium_agent_memory"))
+        self.assertFalse(has_metric("netarium_lab_queue_bytes"))
         for file in sorted(FOLDER.iterdir()):
             names = metrics(file.read_text())
             self.assertGreater(len(names), 5, file.name)
             self.assertEqual([name for name in names if not has_metric(name)], [], file.name)
+
+    def test_guide_names_jobs_and_alerts(self):
+        guide = (ROOT / "docs/src/guides/operations.md").read_text()
+        alerts = (FOLDER / "alerts.yml").read_text()
+        names = re.findall(r"^      - alert: (\w+)$", alerts, re.MULTILINE)
+        self.assertGreater(len(names), 10)
+        self.assertEqual([name for name in names if f"`{name}`" not in guide], [])
+        for job in ("collect", "bundle", "mctcp", "agent", "lab"):
+            self.assertIn(f"netarium-{job}", guide)
 
     def test_panels_do_not_overlap(self):
         for file in sorted(FOLDER.glob("*.json")):

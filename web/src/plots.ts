@@ -2,9 +2,12 @@
 
 import type { Selection } from './app.svelte.ts';
 import * as format from './format.ts';
+import type { PlotInfo, SystemInfo } from './protocol.ts';
 import { DELAY, DROPS, GOODPUT, LOSSES, QUEUE, RATE, RTT, type Run } from './run.ts';
 
 export const MAX_SERIES = 8;
+/** Least time that plots show at the start of a live run, in s. */
+const MIN_RANGE = 10;
 /** Dashes in px of series 0 to 7: they differ without colour vision. */
 export const DASHES = [
   [],
@@ -31,6 +34,8 @@ export interface PlotSpec {
   format: (value: number) => string;
   /** Least upper end of the axis. */
   least: number;
+  /** Drawn as areas, each on top of those before. */
+  stacked?: boolean;
 }
 
 /** The series with the highest values in the newest frame. */
@@ -101,6 +106,60 @@ export function plotsFor(run: Run, selection: Selection): PlotSpec[] {
   }
   const all = links.flatMap((_, link) => [0, 1].map((direction) => ({ link, direction })));
   return [sent(run, all, 'Rate of links')];
+}
+
+const UNITS: Record<PlotInfo['unit'], Pick<PlotSpec, 'format' | 'least'>> = {
+  'bit/s': { format: format.rate, least: 1000 },
+  s: { format: format.duration, least: 1e-3 },
+  B: { format: format.bytes, least: 1000 },
+  '1': { format: format.percent, least: 0.01 },
+  count: { format: format.count, least: 1 },
+};
+
+/** The plots of a system, of those that the lab runs. */
+export function systemPlots(run: Run, system: number): PlotSpec[] {
+  const systems = run.hello.systems ?? [];
+  const count = ({ plots }: SystemInfo) => plots.reduce((sum, { series }) => sum + series.length, 0);
+  let next = systems.slice(0, system).reduce((sum, each) => sum + count(each), 0);
+  return (systems[system]?.plots ?? []).map(({ title, unit, stacked, series }) => ({
+    title,
+    stacked,
+    series: series.map((label) => ({ label, column: run.seriesColumn(next++) })),
+    ...(UNITS[unit] ?? UNITS.count),
+  }));
+}
+
+/** Values on top of those of the series before; times without any value stay without. */
+export function stack(data: number[][]): number[][] {
+  const [times, ...series] = data;
+  const sums: number[] = times.map(() => 0);
+  const isKnown = times.map((_, i) => series.some((values) => !Number.isNaN(values[i])));
+  return [
+    times,
+    ...series.map((values) =>
+      values.map((value, i) => {
+        sums[i] += Number.isNaN(value) ? 0 : value;
+        return isKnown[i] ? sums[i] : NaN;
+      }),
+    ),
+  ];
+}
+
+/** Unknown values as null, which the ranges of axes leave out. */
+export const nulls = (data: number[][]): (number | null)[][] =>
+  data.map((values) => values.map((value) => (Number.isNaN(value) ? null : value)));
+
+/** The times that plots show: zoomed, or the chosen window at the moment shown. */
+export function timeRange(
+  run: Run,
+  view: { zoomed: [number, number] | null; window: number; time: number | null },
+): [number, number] {
+  if (view.zoomed) return view.zoomed;
+  const { first, last } = run;
+  if (view.window === Infinity) return [first, Math.max(last, first + 1)];
+  const end = view.time === null ? last : Math.min(last, view.time + view.window / 2);
+  const to = Math.max(end, first + Math.min(view.window, MIN_RANGE));
+  return [Math.max(first, to - view.window), to];
 }
 
 export const keyOf = (specs: PlotSpec[]): string =>

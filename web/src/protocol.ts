@@ -34,6 +34,21 @@ export interface FlowInfo {
   path: Pair<number>[];
 }
 
+export interface PlotInfo {
+  title: string;
+  unit: 'bit/s' | 's' | 'B' | '1' | 'count';
+  /** The sum of the series has a meaning. */
+  stacked: boolean;
+  series: string[];
+}
+
+/** Bundler, a multipath flow, rate control or collapsed paths. */
+export interface SystemInfo {
+  name: string;
+  kind: string;
+  plots: PlotInfo[];
+}
+
 export interface Hello {
   type: 'hello';
   schema: string;
@@ -51,6 +66,8 @@ export interface Hello {
   links: LinkInfo[];
   flows: FlowInfo[];
   programs: { name: string; node: number }[];
+  /** Their series are numbered in the order of systems, plots and series. */
+  systems?: SystemInfo[];
 }
 
 export interface Machine {
@@ -74,6 +91,10 @@ export interface Frame {
   changes?: (LinkConfig & { link: number })[];
   events?: { at: number; text: string }[];
   log?: { at: number; level: string; source: string; text: string }[];
+  /** Number and value of series of systems. */
+  series?: [number, number][];
+  /** System, state. */
+  states?: [number, string][];
   machine?: Machine;
   dropped?: number;
 }

@@ -40,6 +40,8 @@ export class Run {
   readonly frames: Frames;
   readonly config: History<LinkConfig>;
   readonly programs: History<ProgramState>;
+  /** State of each system; empty if it has none. */
+  readonly states: History<string>;
   /** Links of each node. */
   readonly linksAt: number[][];
   /** Both directions of each link, as text. */
@@ -61,15 +63,19 @@ export class Run {
     maxFrames = MAX_FRAMES,
   ) {
     const { links, flows, nodes } = hello;
+    const systems = hello.systems ?? [];
+    const series = systems.flatMap(({ plots }) => plots.flatMap((p) => p.series.map(() => p.unit)));
     const link = [MEAN, MAX, SUM, MAX];
-    const merges = new Uint8Array(links.length * PER_LINK + flows.length * PER_FLOW);
+    const merges = new Uint8Array(this.seriesColumn(series.length));
     for (let i = 0; i < links.length * PER_LINK; i += 1) merges[i] = link[i % PER_DIRECTION];
     flows.forEach((_, flow) => (merges[this.flowColumn(flow, LOSSES)] = SUM));
+    series.forEach((unit, i) => (merges[this.seriesColumn(i)] = unit === 'B' ? MAX : MEAN));
     const fit = Math.floor(MAX_SAMPLE_BYTES / 4 / Math.max(1, merges.length));
     this.frames = new Frames(merges, Math.min(maxFrames, Math.max(MIN_FRAMES, fit)));
     this.config = new History(links.map(configOf));
     const waiting = { state: 'waiting', code: null };
     this.programs = new History(hello.programs.map(() => waiting));
+    this.states = new History(systems.map(() => ''));
     this.linksAt = nodes.map(() => []);
     links.forEach((l, i) => new Set(l.ends).forEach((node) => this.linksAt[node]?.push(i)));
     this.directions = links.map(({ ends }) => {
@@ -84,6 +90,11 @@ export class Run {
 
   flowColumn(flow: number, what: number): number {
     return this.hello.links.length * PER_LINK + flow * PER_FLOW + what;
+  }
+
+  /** The column of a series of systems. */
+  seriesColumn(series: number): number {
+    return this.flowColumn(this.hello.flows.length, 0) + series;
   }
 
   get first(): number {
@@ -106,7 +117,8 @@ export class Run {
       names(hello.links) === names(own.links) &&
       names(hello.nodes) === names(own.nodes) &&
       names(hello.flows) === names(own.flows) &&
-      names(hello.programs) === names(own.programs)
+      names(hello.programs) === names(own.programs) &&
+      JSON.stringify(hello.systems) === JSON.stringify(own.systems)
     );
   }
 
@@ -128,6 +140,11 @@ export class Run {
     const { links, flows } = this.hello;
     const row = this.frames.add(frame.t, frame.span);
     for (let flow = 0; flow < flows.length; flow += 1) row[this.flowColumn(flow, RTT)] = NaN;
+    row.fill(NaN, this.seriesColumn(0));
+    for (const [series, value] of frame.series ?? []) {
+      const column = this.seriesColumn(series);
+      if (series >= 0 && column < row.length) row[column] = value;
+    }
     for (const values of frame.links ?? []) {
       if (!(values[0] in links)) continue;
       const from = values[0] * PER_LINK;
@@ -148,6 +165,7 @@ export class Run {
     for (const [program, state, code] of frame.programs ?? []) {
       this.programs.add(frame.t, program, { state, code });
     }
+    for (const [system, state] of frame.states ?? []) this.states.add(frame.t, system, state);
     this.machine = frame.machine ?? this.machine;
     this.dropped += frame.dropped ?? 0;
   }

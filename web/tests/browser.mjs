@@ -44,8 +44,21 @@ async function watchesLiveLab() {
   });
   await page.mouse.click(middle.x, middle.y);
   await page.getByRole('heading', { name: 'Time series of link left' }).waitFor();
-  assert.equal(await page.locator('.plot canvas').count(), 4);
+  assert.equal(await page.locator('[aria-labelledby=plots-title] .plot canvas').count(), 4);
   await until(page, () => /[1-9].*bit\/s/.test(document.querySelector('.series b').textContent));
+
+  // Systems have their own panel, chosen with the keyboard.
+  const systems = page.locator('.systems');
+  await systems.getByText('state: delay').waitFor();
+  await until(page, () => /[1-9].* ms/.test(document.querySelector('.systems .series').textContent));
+  const choice = systems.getByLabel('System');
+  await choice.focus();
+  await choice.selectOption({ label: 'MCTCP: bulk' });
+  await page.getByRole('heading', { name: 'MCTCP: bulk' }).waitFor();
+  await until(page, () =>
+    /core.*Mbit\/s.*backup.*bit\/s/.test(document.querySelector('.systems .series').textContent),
+  );
+  assert.equal(await systems.locator('canvas').count(), 1);
 
   // With the keyboard: a node by arrows, then its links.
   await page.locator('.picture').focus();

@@ -83,7 +83,23 @@ export function small(rest) {
     { name: 'server', node: 1 },
     { name: 'client', node: 0 },
   ];
-  return hello('dumbbell', nodes, links, flows, programs, rest);
+  const plot = (title, unit, series, stacked = false) => ({ title, unit, stacked, series });
+  const systems = [
+    {
+      name: 'site',
+      kind: 'bundler',
+      plots: [
+        plot('Queueing delay', 's', ['at the sendbox', 'in the network']),
+        plot('Rate', 'bit/s', ['pacing', 'received']),
+      ],
+    },
+    {
+      name: 'bulk',
+      kind: 'mctcp',
+      plots: [plot('Received by path', 'bit/s', ['core', 'backup'], true)],
+    },
+  ];
+  return hello('dumbbell', nodes, links, flows, programs, { systems, ...rest });
 }
 
 /** A core of four routers and 46 hosts in a ring around it. */
@@ -203,6 +219,18 @@ export function frame(lab, links, t, span, first) {
     }),
     machine: { late_p50_s: 1.4e-5, late_p99_s: 2.1e-4, late_max_s: 3e-3, trusted: true },
   };
+  if (lab.systems) {
+    const wave = (i) => 1 + Math.sin(t / 3 + i);
+    result.series = [
+      [0, 0.02 * wave(0)],
+      [1, 0.004 * wave(2)],
+      [2, 6e6 * wave(1)],
+      [3, 5.5e6 * wave(1)],
+      [4, 3e6 * wave(0)],
+      [5, 1e6 * wave(3)],
+    ];
+    if (first) result.states = [[0, 'delay']];
+  }
   if (first) {
     result.programs = lab.programs.map((_, i) => [
       i,

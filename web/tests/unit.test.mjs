@@ -8,7 +8,7 @@ import { precise, speed, steps } from '../src/clock.ts';
 import { Frames, MAX, MEAN, SUM } from '../src/frames.ts';
 import { History } from '../src/history.ts';
 import { changesFile } from '../src/labfile.ts';
-import { plotsFor } from '../src/plots.ts';
+import { nulls, plotsFor, stack, systemPlots } from '../src/plots.ts';
 import { parse } from '../src/protocol.ts';
 import { DELAY, DROPS, GOODPUT, LOSSES, QUEUE, RATE, RTT, Run } from '../src/run.ts';
 import { arrange, rows } from '../src/tables.ts';
@@ -380,4 +380,41 @@ test('draws at most eight series', () => {
   assert.equal(plot.series.length, 8);
   assert.match(plot.note, /8 of 12/);
   assert.equal(plotsFor(run, { kind: 'link', index: 0 }).length, 4);
+});
+
+test('series and states of systems', () => {
+  const run = new Run(small());
+  run.add(empty(0.1, { series: [[1, 0.004], [5, 1e6], [99, 1], [-1, 1]], states: [[0, 'delay']] }));
+  run.add(empty(0.2, { states: [[0, 'learning']] }));
+  const [delay, rate] = systemPlots(run, 0);
+  assert.deepEqual(
+    delay.series.map(({ label }) => label),
+    ['at the sendbox', 'in the network'],
+  );
+  assert.equal(delay.format(0.004), '4 ms');
+  const values = ({ series }, frame) => series.map(({ column }) => run.frames.value(frame, column));
+  assert.ok(Number.isNaN(values(delay, 0)[0]), 'without a value');
+  near(values(delay, 0)[1], 0.004);
+  assert.ok(values(delay, 1).every(Number.isNaN));
+  assert.ok(values(rate, 0).every(Number.isNaN));
+  const [paths] = systemPlots(run, 1);
+  assert.ok(paths.stacked);
+  assert.equal(values(paths, 0)[1], 1e6);
+  assert.deepEqual([...run.states.at(0.15)], ['delay', '']);
+  assert.equal(run.states.last()[0], 'learning');
+  assert.deepEqual(systemPlots(run, 9), []);
+  assert.deepEqual(systemPlots(new Run(medium()), 0), []);
+});
+
+test('stacks values', () => {
+  const data = [
+    [1, 2, 3],
+    [1, NaN, NaN],
+    [10, 20, NaN],
+  ];
+  assert.deepEqual(stack(data).slice(1), [
+    [1, 0, NaN],
+    [11, 20, NaN],
+  ]);
+  assert.deepEqual(nulls(data)[1], [1, null, null]);
 });

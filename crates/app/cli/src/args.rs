@@ -14,6 +14,7 @@ pub(crate) mod top;
 pub(crate) mod up;
 pub(crate) mod watch;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -117,7 +118,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  netarium cluster local 3\n  \
                             netarium cluster status --cluster hosts.toml")]
     Cluster(cluster::Cluster),
-    /// Show the status of local collectors, gateways, servers, proxies and agents
+    /// Show the status of local collectors, gateways, servers, proxies, agents and labs
     #[command(after_help = "Examples:\n  netarium status\n  netarium status --json")]
     Status(Status),
     /// Check a lab file without starting anything
@@ -207,7 +208,7 @@ pub(crate) struct Watch {
     pub(crate) status: Option<PathBuf>,
     /// Serve /metrics, /health and /status over HTTP at this address
     #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) metrics: Option<std::net::SocketAddr>,
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]
@@ -277,6 +278,10 @@ pub(crate) struct Run {
     /// Serve the live view, as `netarium watch`; in a terminal, until Ctrl-C after the run
     #[arg(long, conflicts_with_all = ["copies", "repeat"])]
     pub(crate) watch: bool,
+    /// Serve metrics of the running lab over HTTP, for Prometheus; PORT alone: on 127.0.0.1
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics_address)]
+    #[arg(conflicts_with_all = ["copies", "repeat"])]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Standard input is a socket of the run supervisor, which starts the lab
     #[arg(long, hide = true)]
     pub(crate) await_start: bool,
@@ -320,6 +325,18 @@ pub(crate) struct Sim {
     /// Serve the live view, which sets the pace; a page starts the run
     #[arg(long, conflicts_with = "seeds")]
     pub(crate) watch: bool,
+    /// Serve metrics of the run over HTTP, for Prometheus; PORT alone: on 127.0.0.1
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics_address)]
+    #[arg(conflicts_with_all = ["seeds", "watch"])]
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+/// Parses an address and port, or a port of 127.0.0.1.
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse().map_err(|_| "expected a port or ADDR:PORT, for example 9105".to_owned())
 }
 
 /// Limits of a run on the virtual clock.

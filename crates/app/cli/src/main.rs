@@ -23,6 +23,7 @@ mod labs;
 mod link;
 mod mctcp;
 mod measure;
+mod metrics;
 mod progress;
 mod repeat;
 mod replay;

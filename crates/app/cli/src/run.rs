@@ -11,6 +11,7 @@ use lab::plan::Plan;
 use run::RunRecord;
 
 use crate::args::{Changes, Engine, Run};
+use crate::metrics::RunMetrics;
 use crate::progress::Line;
 use crate::results::Output;
 use crate::set::Set;
@@ -21,10 +22,17 @@ use run::Exit;
 
 pub(crate) fn run(args: &Run, terminal: &Terminal) -> Verdict {
     labs::swept_registry(terminal)?;
-    if args.watch && (args.labs.len() > 1 || args.spread.cluster().is_some()) {
-        let message = "--watch shows one lab on this machine";
-        let help = "start the labs without it, and use `netarium watch NAME` for one of them";
-        return Err(Failure::usage(message).help(help));
+    if args.labs.len() > 1 || args.spread.cluster().is_some() {
+        if args.watch {
+            let message = "--watch shows one lab on this machine";
+            let help = "start the labs without it, and use `netarium watch NAME` for one of them";
+            return Err(Failure::usage(message).help(help));
+        }
+        if args.metrics.is_some() {
+            let message = "--metrics shows one lab on this machine";
+            let help = "run each lab with its own command and address";
+            return Err(Failure::usage(message).help(help));
+        }
     }
     match &*args.labs {
         [file] if args.copies.get() == 1 => run_single_lab(
@@ -85,10 +93,7 @@ fn run_on_this_host(
     let starter = args.await_start.then(starter).transpose()?;
     let up = args.detached.then(|| detach(args)).transpose()?;
     let subcommand = if up.is_some() { "up" } else { "run" };
-    if args.watch {
-        watch::reject_sweep(plans.len())?;
-    }
-    let mut view = args.watch.then(|| RunView::new(terminal));
+    let mut shown = Shown::new(args, subcommand, plans.len(), terminal)?;
     let verdict = results::of_each(plans, output, terminal, |plan| {
         let options = emu::run::Options {
             runs_dir: output.runs.to_owned(),
@@ -99,13 +104,44 @@ fn run_on_this_host(
             starter: starter.clone(),
             up: up.clone(),
         };
-        run_plan(args, plan, &options, view.as_mut(), terminal)
+        run_plan(args, plan, &options, &mut shown, terminal)
     });
-    match view {
+    match shown.view {
         Some(view) if matches!(verdict, Ok(exit) if exit != Exit::Interrupted) => {
             view.finish().and(verdict)
         }
         _ => verdict,
+    }
+}
+
+/// The live view and the metrics of a run.
+struct Shown<'a> {
+    view: Option<RunView<'a>>,
+    metrics: Option<RunMetrics<'a>>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(
+        args: &Run,
+        subcommand: &'static str,
+        runs: usize,
+        terminal: &'a Terminal,
+    ) -> Result<Self, Failure> {
+        if args.watch {
+            watch::reject_sweep("--watch", runs)?;
+        }
+        if args.metrics.is_some() {
+            watch::reject_sweep("--metrics", runs)?;
+        }
+        let metrics = args.metrics.map(|address| RunMetrics::new(subcommand, address, terminal));
+        let view = args.watch.then(|| RunView::new(terminal));
+        Ok(Self { view, metrics: metrics.transpose()? })
+    }
+
+    /// Starts the servers of a lab that is registered.
+    fn start(&mut self) {
+        self.view.iter_mut().for_each(RunView::start);
+        self.metrics.iter_mut().for_each(RunMetrics::start);
     }
 }
 
@@ -129,15 +165,13 @@ fn run_plan(
     args: &Run,
     plan: &Plan,
     options: &emu::run::Options,
-    mut view: Option<&mut RunView<'_>>,
+    shown: &mut Shown<'_>,
     terminal: &Terminal,
 ) -> Result<RunRecord, Failure> {
     terminal.note(format!("{}: seed {}, max duration {}", plan.name, plan.seed, plan.duration));
     let line = Line::new(terminal.progress() && !args.no_progress);
     let result = emu::run::run(plan, options, &mut |progress| {
-        if let Some(view) = &mut view {
-            view.start();
-        }
+        shown.start();
         line.show(&progress);
     });
     line.clear();

@@ -1,17 +1,21 @@
 //! `sim`.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use lab::plan::Plan;
 use run::{Exit, RunRecord};
+use sim::live::Live;
 
 use crate::args::{Limits, Sim};
+use crate::metrics::SimulationMetrics;
 use crate::progress::Line;
 use crate::results::Output;
 use crate::set::Set;
 use crate::terminal::Terminal;
-use crate::watch::SimulationView;
+use crate::watch::{SimulationView, reject_sweep};
 use crate::{Failure, Verdict, files, interrupts, repeat, results, set, sweep};
 
 pub(crate) fn sim(args: &Sim, terminal: &Terminal) -> Verdict {
@@ -25,8 +29,29 @@ pub(crate) fn sim(args: &Sim, terminal: &Terminal) -> Verdict {
     if args.watch {
         return run_with_view(args, &lab.plans, &output, &stop, terminal);
     }
+    if let Some(address) = args.metrics {
+        return run_with_metrics(args, &lab.plans, address, &output, &stop, terminal);
+    }
     results::of_each(&lab.plans, &output, terminal, |plan| {
-        run_plan(args, plan, None, &stop, terminal)
+        run_plan(args, plan, None, &mut || {}, &stop, terminal)
+    })
+}
+
+fn run_with_metrics(
+    args: &Sim,
+    plans: &[Plan],
+    address: SocketAddr,
+    output: &Output<'_>,
+    stop: &AtomicBool,
+    terminal: &Terminal,
+) -> Verdict {
+    reject_sweep("--metrics", plans.len())?;
+    results::of_each(plans, output, terminal, |plan| {
+        let mut metrics = SimulationMetrics::new(plan, address, terminal)?;
+        let live = Some(metrics.live());
+        let record = run_plan(args, plan, live, &mut || metrics.update(), stop, terminal);
+        metrics.end(record.as_ref().ok());
+        record
     })
 }
 
@@ -37,11 +62,12 @@ fn run_with_view(
     stop: &AtomicBool,
     terminal: &Terminal,
 ) -> Verdict {
-    crate::watch::reject_sweep(plans.len())?;
+    reject_sweep("--watch", plans.len())?;
     let mut view = None;
     let verdict = results::of_each(plans, output, terminal, |plan| {
         let view = view.insert(SimulationView::new(plan, terminal)?);
-        let record = run_plan(args, plan, Some(&mut *view), stop, terminal);
+        let live = Some(view.live());
+        let record = run_plan(args, plan, live, &mut || view.update(), stop, terminal);
         view.end(record.as_ref().ok());
         record
     });
@@ -102,19 +128,17 @@ fn run_seeds(args: &Sim, terminal: &Terminal) -> Verdict {
 fn run_plan(
     args: &Sim,
     plan: &Plan,
-    mut view: Option<&mut SimulationView<'_>>,
+    live: Option<Arc<Live>>,
+    update: &mut dyn FnMut(),
     stop: &AtomicBool,
     terminal: &Terminal,
 ) -> Result<RunRecord, Failure> {
     let repeat = repeat::command("sim", &args.changes, plan, &args.runs, &args.limits.words());
-    let live = view.as_ref().map(|view| view.live());
     let options = sim::run::Options { runs_dir: args.runs.clone(), repeat, alone: true, live };
     terminal.note(format!("{}: seed {}, {} of virtual time", plan.name, plan.seed, plan.duration));
     let line = Line::new(terminal.progress() && !args.no_progress);
     let mut show = |progress: &sim::run::Progress| {
-        if let Some(view) = &mut view {
-            view.update();
-        }
+        update();
         line.show_virtual(progress);
     };
     let result = sim::run::run(plan, &options, &mut show, stop);

@@ -97,7 +97,7 @@ pub(crate) fn folders(kind: &str) -> impl Iterator<Item = PathBuf> {
 
 pub(crate) fn status(args: &Status, terminal: &Terminal) -> Verdict {
     let gateways = [PathBuf::from(STATUS_FOLDER)].into_iter().chain(folders("bundle"));
-    let all = gateways.chain(["mctcp", "collect", "agent"].into_iter().flat_map(folders));
+    let all = gateways.chain(["mctcp", "collect", "agent", "lab"].into_iter().flat_map(folders));
     let found = find(&args.sockets, all, None, "no long-running command is running", terminal)?;
     if terminal.json {
         terminal.object(&json!({"schema": "netarium.status/1", "commands": found}))?;
@@ -129,10 +129,22 @@ fn row(status: &Value) -> Vec<String> {
         Some("netarium.agent/1") => {
             (text("name"), format!("{} labs, {} peers", count("labs"), count("peers")))
         }
+        Some("netarium.lab/1") => (text("name"), lab_state(status)),
         _ => (text("name"), "-".to_owned()),
     };
     let up = status["uptime_s"].as_f64().map_or_else(|| "-".to_owned(), |up| format!("{up:.0} s"));
     vec![role, name, status["pid"].to_string(), up, now]
+}
+
+/// Lab time, and the outcome or whether the results so far are trusted.
+fn lab_state(status: &Value) -> String {
+    let time = status["time_s"].as_f64().unwrap_or_default();
+    let state = match (status["outcome"].as_str(), status["machine"]["trusted"].as_bool()) {
+        (Some(outcome), _) => outcome,
+        (None, Some(false)) => "not trusted",
+        (None, _) => "running",
+    };
+    format!("lab time {time:.0} s, {state}")
 }
 
 /// The status at each socket; default: all sockets found. With `schema`, only of this schema.

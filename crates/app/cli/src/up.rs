@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emu::control::{Answer, Finding, Request};
 use emu::registry::{Entry, Registry, Stopped};
@@ -18,13 +19,18 @@ use serde_json::{Value, json};
 
 use crate::args::up::{Down, Mark, Set, Up};
 use crate::terminal::Terminal;
-use crate::{Failure, Verdict, files, interrupts, jobs, labs, run as run_command, watch};
+use crate::{Failure, Verdict, files, interrupts, jobs, labs, metrics, run as run_command, watch};
 
 /// The file in the run folder with the output of the process that supervises the lab.
 const LOG_FILE: &str = "run.log";
 
 /// Interval of checks for interrupts while a lab starts.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Maximum time from the start of a lab until it serves metrics.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
+
+const METRICS_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum time for a lab to end, including the grace times of its programs.
 const DOWN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,6 +49,7 @@ pub(crate) fn up(args: &Up, terminal: &Terminal) -> Verdict {
             "end it with `netarium down {name}`, or choose another name with --name"
         )));
     }
+    args.metrics.map(check_metrics_address).transpose()?;
     terminal.note(format!("{name}: seed {}, starting", plan.seed));
     let stop = interrupts::flag()?;
     let log = Log::create(&args.runs)?;
@@ -67,6 +74,9 @@ pub(crate) fn up(args: &Up, terminal: &Terminal) -> Verdict {
         Some(entry) => {
             log.keep(&entry.folder)?;
             show(&entry, terminal)?;
+            if let Some(address) = args.metrics {
+                note_metrics(address, &entry, terminal);
+            }
             if args.watch { watch::until_interrupted(&entry, terminal) } else { Ok(Exit::Ok) }
         }
         None if is_up => {
@@ -91,12 +101,34 @@ pub(crate) fn up(args: &Up, terminal: &Terminal) -> Verdict {
     }
 }
 
+/// Fails if the process that supervises the lab cannot serve metrics at this address.
+fn check_metrics_address(address: SocketAddr) -> Result<(), Failure> {
+    if address.port() == 0 {
+        return Err(Failure::usage("--metrics of `up` needs a port other than 0"));
+    }
+    metrics::check_address(address)
+}
+
+/// Waits until the lab's process serves metrics, and notes the address.
+fn note_metrics(address: SocketAddr, entry: &Entry, terminal: &Terminal) {
+    let until = Instant::now() + METRICS_TIMEOUT;
+    while TcpStream::connect(address).is_err() {
+        if Instant::now() >= until {
+            let log = entry.folder.join(LOG_FILE);
+            return terminal.error(format!("no metrics at {address}: see {}", log.display()));
+        }
+        std::thread::sleep(METRICS_RETRY_INTERVAL);
+    }
+    terminal.note(format!("metrics at http://{address}/metrics"));
+}
+
 /// Starts the process that supervises the lab. It leaves this session, so that neither the terminal
 /// nor its signals affect the lab.
 fn start(args: &Up, log: &File, parent: UnixStream, terminal: &Terminal) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--detached", "--quiet", "--no-progress"]).args(jobs::NO_COLOR);
     command.args(terminal.json.then_some("--json")).args(args.no_report.then_some("--no-report"));
+    command.args(args.metrics.map(|address| format!("--metrics={address}")));
     command.arg("--runs").arg(&args.runs).args(jobs::edits(&args.changes.edits));
     command.args(run_command::engine_options(args.engine)).arg("--").arg(&args.changes.lab);
     command.stdin(OwnedFd::from(parent)).stdout(log.try_clone()?).stderr(log.try_clone()?);

@@ -120,6 +120,13 @@ pub(crate) fn until_interrupted(entry: &Entry, terminal: &Terminal) -> Verdict {
     Ok(Exit::Ok)
 }
 
+/// The lab that this process runs, once it is registered.
+pub(crate) fn own_entry() -> Result<Option<Entry>, Failure> {
+    let own = |entry: &Entry| entry.supervisor.pid == std::process::id();
+    let listing = Registry::open().and_then(|registry| registry.list())?;
+    Ok(listing.live.into_iter().find(own))
+}
+
 /// The live view of `run --watch`.
 pub(crate) struct RunView<'a> {
     terminal: &'a Terminal,
@@ -138,13 +145,10 @@ impl<'a> RunView<'a> {
         if self.server.is_some() || self.has_failed {
             return;
         }
-        let own = |entry: &Entry| entry.supervisor.pid == std::process::id();
-        let listing = Registry::open().and_then(|registry| registry.list());
-        let entry = listing.map(|listing| listing.live.into_iter().find(own));
-        let started = match entry {
+        let started = match own_entry() {
             Ok(Some(entry)) => of_entry(&entry, self.terminal).map(Some),
             Ok(None) => Ok(None),
-            Err(error) => Err(Failure::from(error)),
+            Err(failure) => Err(failure),
         };
         match started {
             Ok(server) => self.server = server,
@@ -165,11 +169,11 @@ impl<'a> RunView<'a> {
     }
 }
 
-pub(crate) fn reject_sweep(runs: usize) -> Result<(), Failure> {
+pub(crate) fn reject_sweep(option: &str, runs: usize) -> Result<(), Failure> {
     if runs < 2 {
         return Ok(());
     }
-    let message = format!("--watch shows one run, and the lab has {runs}");
+    let message = format!("{option} shows one run, and the lab has {runs}");
     Err(Failure::usage(message).help("choose one value of each swept key with --set"))
 }
 

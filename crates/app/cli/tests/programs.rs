@@ -21,6 +21,7 @@ mod programs {
     mod lifecycle;
     mod link;
     mod link_local;
+    mod metrics;
     mod mirrors;
     mod parity;
     mod replay;

@@ -133,7 +133,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("mctcp-live", &["base", "base-quota", "mctcp-core", "base-sys"]),
     ("mctcp-proxy", &["base", "base-quota", "mctcp-core", "mctcp-live", "base-sys"]),
     ("app-serve", &["base", "bgp-codec", "bgp-collector", "bgp-live", "app-ops"]),
-    ("app-watch", &["lab-emu", "lab-run", "lab-sim", "app-ops", "base-sys"]),
+    ("app-watch", &["base", "lab-emu", "lab-run", "lab-sim", "app-ops", "base-sys"]),
     ("app-top", &["base", "lab-emu", "lab-run", "lab-report"]),
     ("lab-report", &["base", "network-topology", "lab-file", "lab-run"]),
     (

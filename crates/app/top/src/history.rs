@@ -131,6 +131,8 @@ impl History {
     pub(crate) fn add(&mut self, mut frame: Frame) {
         frame.links.sort_by_key(|row| row.link);
         frame.flows.sort_by_key(|row| row.flow);
+        // The terminal does not show them.
+        frame.series = Vec::new();
         self.dropped += frame.dropped;
         self.enter_lines(&frame);
         if frame.span <= 0.0 {

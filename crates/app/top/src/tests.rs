@@ -68,6 +68,7 @@ fn hello(source: Source) -> Hello {
         links: (0..4).map(link).collect(),
         flows: vec![flow],
         programs: vec![HelloProgram { name: "server".to_owned(), node: 1 }],
+        systems: Vec::new(),
     }
 }
 
@@ -81,8 +82,13 @@ fn frame(number: u32) -> Frame {
         LinkRow { link, directions: [direction, DirectionRow::default()] }
     };
     let bulk = FlowRow { flow: 0, goodput_bps: 1e6, rtt_s: Some(0.0123), lost_packets: 2 };
-    let machine =
-        MachineState { late_p50_s: 2e-5, late_p99_s: 1.2e-4, late_max_s: 8e-4, trusted: true };
+    let machine = MachineState {
+        late_p50_s: 2e-5,
+        late_p99_s: 1.2e-4,
+        late_max_s: 8e-4,
+        trusted: true,
+        ..MachineState::default()
+    };
     Frame {
         t: f64::from(number) / 10.0,
         span: 0.1,

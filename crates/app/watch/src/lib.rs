@@ -1,5 +1,5 @@
 //! The live view: serves the page of `web/` on loopback, and the messages of [`run::live`] over a
-//! WebSocket.
+//! WebSocket; and the metrics of a running lab.
 //!
 //! | path | response |
 //! |---|---|
@@ -18,6 +18,7 @@
 
 mod access;
 mod assets;
+mod metrics;
 mod simulation;
 mod socket;
 mod terminal;
@@ -37,6 +38,7 @@ use run::live::FinishedRun;
 use tokio::sync::{OnceCell, Semaphore, watch};
 
 use access::Access;
+pub use metrics::{Follower, LabMetrics, MAX_ELEMENTS};
 pub use simulation::Simulation;
 pub use terminal::MAX_TERMINALS;
 

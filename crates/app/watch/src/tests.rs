@@ -83,7 +83,7 @@ fn any() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-fn hello() -> Hello {
+pub(crate) fn hello() -> Hello {
     Hello {
         schema: SCHEMA.to_owned(),
         lab: "pair".to_owned(),
@@ -100,6 +100,7 @@ fn hello() -> Hello {
         links: Vec::new(),
         flows: Vec::new(),
         programs: Vec::new(),
+        systems: Vec::new(),
     }
 }
 
@@ -358,6 +359,13 @@ async fn output_until(socket: &mut Socket, wanted: &str) -> String {
     }
 }
 
+/// A terminal with a shell on a host.
+async fn open_terminal(server: &Server, cookie: &str) -> Socket {
+    let mut socket = terminal(server, cookie).await;
+    socket.send(OPEN.into()).await.unwrap();
+    socket
+}
+
 async fn input(socket: &mut Socket, text: &str) {
     let message = tungstenite::Message::binary(text.as_bytes().to_vec());
     socket.send(message).await.unwrap();
@@ -369,8 +377,7 @@ fn terminal_runs_shell_until_connection_ends() {
     let server = lab.watch(false);
     let cookie = sign_in(&server);
     block_on(async {
-        let mut socket = terminal(&server, &cookie).await;
-        socket.send(OPEN.into()).await.unwrap();
+        let mut socket = open_terminal(&server, &cookie).await;
         let first = output_until(&mut socket, "xterm-256color").await;
         let pid = first.strip_prefix("alice ").unwrap().split(' ').next().unwrap();
         input(&mut socket, "stty size\n").await;
@@ -384,8 +391,7 @@ fn terminal_runs_shell_until_connection_ends() {
         while std::fs::exists(format!("/proc/{pid}")).unwrap() {
             thread::sleep(std::time::Duration::from_millis(10));
         }
-        let mut socket = terminal(&server, &cookie).await;
-        socket.send(OPEN.into()).await.unwrap();
+        let mut socket = open_terminal(&server, &cookie).await;
         output_until(&mut socket, "alice").await;
         let exit = tungstenite::Message::binary(&b"exit 3\n"[..]);
         let (code, why) = closed_after(&mut socket, exit).await;
@@ -399,8 +405,7 @@ fn terminal_waits_for_page_that_does_not_process_output() {
     let server = lab.watch(false);
     let cookie = sign_in(&server);
     block_on(async {
-        let mut socket = terminal(&server, &cookie).await;
-        socket.send(OPEN.into()).await.unwrap();
+        let mut socket = open_terminal(&server, &cookie).await;
         // A terminal that edits lines would discard long ones.
         input(&mut socket, "stty raw -echo; yes\n").await;
         let mut received = 0;
@@ -433,8 +438,7 @@ fn refuses_terminals_above_limit_and_without_lab() {
     block_on(async {
         let mut sockets = Vec::new();
         for _ in 0..MAX_TERMINALS {
-            let mut socket = terminal(&server, &cookie).await;
-            socket.send(open()).await.unwrap();
+            let mut socket = open_terminal(&server, &cookie).await;
             output_until(&mut socket, "alice").await;
             sockets.push(socket);
         }

@@ -10,6 +10,7 @@ mod finished;
 mod frame;
 mod hello;
 mod request;
+mod system;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,7 @@ pub use builder::{FrameBuilder, MIN_FRAME_SPAN, Tap, live_span};
 pub use finished::{FinishedRun, MAX_FRAMES, renumber};
 pub use frame::{
     DirectionRow, EventLine, FlowRow, Frame, LinkChange, LinkRow, LogLine, MachineState,
-    ProgramRow, ProgramState,
+    ProgramRow, ProgramState, SeriesRow, SystemState,
 };
 pub use hello::{
     Hello, HelloFlow, HelloLink, HelloNode, HelloProgram, LinkValues, Source, link_numbers,
@@ -29,6 +30,7 @@ pub use hello::{
 pub use request::{
     ClockChange, MAX_REQUEST_BYTES, Request, TerminalRequest, parse_request, parse_terminal_request,
 };
+pub use system::{HelloPlot, HelloSystem, Unit};
 
 use crate::record::Status;
 use crate::{Error, RunFolder, RunRecord};

@@ -210,7 +210,7 @@ impl Recorder {
 }
 
 impl RecorderHandle {
-    /// Passes link and flow samples, and log lines, to `tap`, too. Further calls have no effect.
+    /// Passes samples and log lines to `tap`, too. Further calls have no effect.
     pub fn connect(&self, tap: Arc<Tap>) {
         let _ = self.shared.tap.set(tap);
     }
@@ -242,20 +242,32 @@ impl RecorderHandle {
     /// Records the shares of all live flows at the end of a sampling interval.
     pub fn shares(&self, samples: Vec<ShareSample>) {
         if !samples.is_empty() {
+            if let Some(tap) = self.tap() {
+                tap.with(|builder| builder.shares(&samples));
+            }
             self.send(Message::Shares(samples));
         }
     }
 
     /// Records a sample of explicit rate control.
     pub fn control(&self, sample: ControlSample) {
+        if let Some(tap) = self.tap() {
+            tap.with(|builder| builder.control(&sample));
+        }
         self.send(Message::Control(Box::new(sample)));
     }
 
     pub fn bundle(&self, sample: BundleSample) {
+        if let Some(tap) = self.tap() {
+            tap.with(|builder| builder.bundle(&sample));
+        }
         self.send(Message::Bundle(Box::new(sample)));
     }
 
     pub fn subflow(&self, sample: SubflowSample) {
+        if let Some(tap) = self.tap() {
+            tap.with(|builder| builder.subflow(&sample));
+        }
         self.send(Message::Subflow(Box::new(sample)));
     }
 

@@ -1,10 +1,11 @@
 //! Arguments of the subcommands for labs that stay up.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Changes, Engine, assignment};
+use super::{Changes, Engine, assignment, metrics_address};
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {
@@ -23,6 +24,9 @@ pub(crate) struct Up {
     /// Serve the live view, as `netarium watch`, until Ctrl-C; the lab stays up
     #[arg(long)]
     pub(crate) watch: bool,
+    /// Serve metrics of the running lab over HTTP, for Prometheus; PORT alone: on 127.0.0.1
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics_address)]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]

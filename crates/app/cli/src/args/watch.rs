@@ -12,7 +12,7 @@ pub(crate) struct Watch {
     /// Address of the page, on loopback; default: 127.0.0.1 with a free port
     #[arg(long, value_name = "ADDR:PORT", default_value_t = LOOPBACK, hide_default_value = true)]
     pub(crate) listen: SocketAddr,
-    /// Refuse changes of the lab
+    /// Refuse changes of the lab, and terminals on its hosts
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Print the URL only; without this option, a browser is opened in a graphical session

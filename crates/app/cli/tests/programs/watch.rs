@@ -331,6 +331,99 @@ fn frames_of_a_finished_run_sum_to_its_totals() {
     assert_eq!(client.next()["errors"][0]["message"], "the run has ended");
 }
 
+/// A lab of each system, its kind, and plots that have values.
+const SYSTEMS: [(&str, &str, &[&str]); 4] = [
+    (
+        r#"
+        lab = { name = "shares", duration = "3 s", model = "collapsed" }
+        node = { a = {}, b = {} }
+        link = [{ ends = ["a", "b"], rate = "5 Mbit/s", delay = "5 ms" }]
+        flow = [{ from = "a", to = "b" }]
+        "#,
+        "shares",
+        &["Share of the path", "Sent"],
+    ),
+    (
+        r#"
+        lab = { name = "control", duration = "1 s" }
+        node = { a = {}, b = {} }
+        link = [{ ends = ["a", "b"], rate = "5 Mbit/s", delay = "5 ms" }]
+        flow = [{ from = "a", to = "b", transport = "udp", control = "slbn", packet = "1472 B" }]
+        "#,
+        "rate control",
+        &["Error of assigned rates against max-min rates", "Packets on all links", "Sessions"],
+    ),
+    (
+        r#"
+        lab = { name = "bundle", duration = "3 s" }
+        node = { a = {}, b = {}, s = { kind = "sendbox" }, r = { kind = "receivebox" } }
+        link = [
+            { ends = ["a", "s"] },
+            { ends = ["s", "r"], rate = "5 Mbit/s", delay = "5 ms" },
+            { ends = ["r", "b"] },
+        ]
+        bundle = [{ name = "site", from = "s", to = "r" }]
+        flow = [{ from = "a", to = "b" }]
+        "#,
+        "bundler",
+        &["Queueing delay", "Rate", "Queue at the sendbox"],
+    ),
+    (
+        r#"
+        lab = { name = "paths", duration = "3 s" }
+        node = { a = {}, b = {} }
+        link = [
+            { name = "left", ends = ["a", "b"], rate = "5 Mbit/s", delay = "5 ms" },
+            { name = "right", ends = ["a", "b"], rate = "5 Mbit/s", delay = "5 ms" },
+        ]
+        flow = [{ from = "a", to = "b", transport = "mctcp" }]
+        "#,
+        "mctcp",
+        &["Received by path", "RTT by path", "Received out of order"],
+    ),
+];
+
+/// The titles of plots with values, and the last state. A long frame has no other.
+fn seen(hello: &Value, frames: &[Value]) -> (Vec<String>, Option<Value>) {
+    let plots = hello["systems"].as_array().unwrap().iter();
+    let plots = plots.flat_map(|system| system["plots"].as_array().unwrap());
+    let series = plots.flat_map(|plot| {
+        plot["series"].as_array().unwrap().iter().map(|_| plot["title"].as_str().unwrap())
+    });
+    let series: Vec<&str> = series.collect();
+    let rows = frames.iter().flat_map(|frame| frame["series"].as_array().into_iter().flatten());
+    let titles = rows.map(|row| series[row[0].as_u64().unwrap() as usize].to_owned());
+    let mut titles: Vec<String> = titles.collect();
+    titles.sort_unstable();
+    titles.dedup();
+    let states = frames.iter().flat_map(|frame| frame["states"].as_array().into_iter().flatten());
+    (titles, states.last().map(|row| row[1].clone()))
+}
+
+#[test]
+fn frames_of_live_and_finished_runs_have_series_of_systems() {
+    for (lab, kind, plots) in SYSTEMS {
+        let bench = Bench::new();
+        bench.write("lab.toml", lab);
+        let mut view = View::start(&bench, &["sim", "lab.toml", "--watch"]);
+        let mut client = view.connect();
+        let hello = client.next();
+        client.send(&json!({"type": "clock", "id": 1, "do": "speed", "permille": null}));
+        let live = seen(&hello, &client.until(has_type("end")));
+        let mut rest = String::new();
+        view.out.read_to_string(&mut rest).unwrap();
+        let record: Value = serde_json::from_str(&rest).unwrap_or_else(|e| panic!("{e}: {rest}"));
+        assert_eq!(hello["systems"][0]["kind"], kind);
+        for plot in plots {
+            assert!(live.0.iter().any(|seen| seen == plot), "{kind}, {plot}: {:?}", live.0);
+        }
+        let view = View::start(&bench, &["watch", record["folder"].as_str().unwrap()]);
+        let mut client = view.connect();
+        assert_eq!(client.next()["systems"], hello["systems"]);
+        assert_eq!(seen(&hello, &client.until(has_type("end"))), live, "{kind}");
+    }
+}
+
 #[test]
 fn watcher_controls_pace_of_virtual_run() {
     let bench = Bench::new();

@@ -160,6 +160,8 @@ impl Report {
             late_p50_s: late.p50_ns as f64 / 1e9,
             late_p99_s: late.p99_ns as f64 / 1e9,
             late_max_s: late.max_ns as f64 / 1e9,
+            stalls: self.stalls.lengths().count(),
+            stalled_s: self.stalls.sum().as_secs_f64(),
             trusted: faults == 0 && distorted <= MAX_DISTORTED_SHARE,
         })
     }

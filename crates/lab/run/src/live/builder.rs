@@ -9,10 +9,13 @@ use lab::plan::Plan;
 
 use super::frame::{
     DirectionRow, EventLine, FlowRow, Frame, LinkChange, LinkRow, LogLine, MachineState,
-    ProgramRow, ProgramState,
+    ProgramRow, ProgramState, SeriesRow, SystemState,
 };
 use super::hello::LinkValues;
-use crate::{Change, ChangeKind, FlowSample, Level, LinkSample};
+use super::system::{Point, Points, Systems};
+use crate::sample::bundle::BundleSample;
+use crate::sample::control::ControlSample;
+use crate::{Change, ChangeKind, FlowSample, Level, LinkSample, ShareSample, SubflowSample};
 
 /// Minimum length of a frame of a running lab: at most ten frames per second.
 pub const MIN_FRAME_SPAN: Span = Span::from_millis(100);
@@ -52,6 +55,11 @@ pub struct FrameBuilder {
     changed_links: BTreeSet<u32>,
     /// Events until the last frame.
     events: Vec<EventLine>,
+    systems: Systems,
+    /// The state of each system in the newest sample.
+    newest_states: Vec<String>,
+    /// The state of each system at the last frame.
+    states: Vec<String>,
 }
 
 /// A change at one time.
@@ -59,6 +67,7 @@ pub struct FrameBuilder {
 enum Update {
     Program(ProgramRow),
     Network(Vec<LinkPart>),
+    System(SystemState),
     Event(String),
     Log(LogLine),
 }
@@ -75,6 +84,16 @@ enum LinkPart {
 struct Sums {
     links: BTreeMap<u32, [DirectionSum; 2]>,
     flows: BTreeMap<u32, FlowSum>,
+    series: BTreeMap<u32, SeriesSum>,
+}
+
+/// A series over the samples of a frame.
+#[derive(Clone, Copy, Debug)]
+enum SeriesSum {
+    Bytes(u64),
+    /// The sum and the number of samples.
+    Mean(f64, u32),
+    Max(f64),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,6 +120,8 @@ impl FrameBuilder {
 
     /// A builder of frames of this length, from the start of the run.
     pub fn new(plan: &Plan, span: Span) -> Self {
+        let systems = Systems::new(plan);
+        let states = vec![String::new(); systems.hello.len()];
         let waiting_row = |at| ProgramRow { program: at as u32, ..ProgramRow::default() };
         Self {
             span: Span::from_nanos(span.as_nanos().max(1)),
@@ -116,6 +137,9 @@ impl FrameBuilder {
             links: plan.links.iter().map(|link| LinkValues::of(link, plan.overhead)).collect(),
             changed_links: BTreeSet::new(),
             events: Vec::new(),
+            systems,
+            newest_states: states.clone(),
+            states,
         }
     }
 
@@ -135,7 +159,10 @@ impl FrameBuilder {
     pub fn state(&self) -> Frame {
         let change =
             |link: &u32| LinkChange { link: *link, values: self.links[*link as usize].clone() };
+        let states = self.states.iter().enumerate().filter(|(_, state)| !state.is_empty());
+        let states = states.map(|(at, state)| SystemState(at as u32, state.clone()));
         let mut frame = Frame {
+            states: states.collect(),
             t: self.start_of(self.next).as_secs_f64(),
             programs: self.programs.clone(),
             changes: self.changed_links.iter().map(change).collect(),
@@ -164,6 +191,60 @@ impl FrameBuilder {
         sum.received_bytes += sample.received_bytes;
         sum.rtt = sample.rtt.or(sum.rtt);
         sum.lost += sample.retransmits.unwrap_or(0) + sample.lost.unwrap_or(0);
+        self.enter(sample.at, sample.interval, self.systems.flow(sample));
+    }
+
+    pub fn subflow(&mut self, sample: &SubflowSample) {
+        if let Some((system, points, state)) = self.systems.subflow(sample) {
+            self.enter(sample.at, sample.interval, points);
+            self.set_state(sample.at, system, &state);
+        }
+    }
+
+    pub fn bundle(&mut self, sample: &BundleSample) {
+        if let Some((system, points)) = self.systems.bundle(sample) {
+            self.enter(sample.at, sample.interval, points);
+            self.set_state(sample.at, system, sample.state);
+        }
+    }
+
+    pub fn control(&mut self, sample: &ControlSample) {
+        self.enter(sample.at, sample.interval, self.systems.control(sample));
+    }
+
+    /// The shares of all flows at one time.
+    pub fn shares(&mut self, samples: &[ShareSample]) {
+        if let Some(first) = samples.first() {
+            self.enter(first.at, first.interval, self.systems.shares(samples));
+        }
+    }
+
+    fn enter(&mut self, end: Time, interval: Span, points: Points) {
+        if points.is_empty() {
+            return;
+        }
+        let Some(sums) = self.sums_of(end, interval) else { return };
+        for (series, point) in points {
+            let point = match point {
+                Point::Bytes(bytes) => SeriesSum::Bytes(bytes),
+                Point::Mean(value) => SeriesSum::Mean(value, 1),
+                Point::Max(value) => SeriesSum::Max(value),
+            };
+            sums.add_series(series, point);
+        }
+    }
+
+    fn set_state(&mut self, at: Time, system: u32, state: &str) {
+        let newest = &mut self.newest_states[system as usize];
+        if newest != state {
+            state.clone_into(newest);
+            self.push(at, Update::System(SystemState(system, state.to_owned())));
+        }
+    }
+
+    /// Number of series of systems.
+    pub(super) const fn series(&self) -> u32 {
+        self.systems.count()
     }
 
     pub fn program(&mut self, at: Time, program: u32, state: ProgramState, exit: Option<i32>) {
@@ -263,6 +344,7 @@ impl FrameBuilder {
             span: seconds,
             links: sums.links.iter().map(|(link, sums)| link_row(*link, sums, seconds)).collect(),
             flows: sums.flows.iter().map(|(flow, sum)| flow_row(*flow, *sum, seconds)).collect(),
+            series: sums.series.iter().map(|(at, sum)| series_row(*at, *sum, seconds)).collect(),
             machine: self.machine.take(),
             ..Frame::default()
         };
@@ -291,6 +373,11 @@ impl FrameBuilder {
                 }
                 Update::Network(parts) => {
                     links.extend(parts.iter().filter_map(|part| self.apply(part)));
+                }
+                Update::System(state) => {
+                    self.states[state.0 as usize].clone_from(&state.1);
+                    frame.states.retain(|other| other.0 != state.0);
+                    frame.states.push(state);
                 }
                 Update::Event(text) => {
                     let event = EventLine { at: at.as_secs_f64(), text };
@@ -340,7 +427,43 @@ impl Sums {
             sum.rtt = more.rtt.or(sum.rtt);
             sum.lost += more.lost;
         }
+        for (series, more) in later.series {
+            self.add_series(series, more);
+        }
     }
+
+    fn add_series(&mut self, series: u32, more: SeriesSum) {
+        let sum = self.series.entry(series);
+        let joined = match (sum.or_insert(more.zero()), more) {
+            (SeriesSum::Bytes(sum), SeriesSum::Bytes(more)) => SeriesSum::Bytes(*sum + more),
+            (SeriesSum::Mean(sum, count), SeriesSum::Mean(more, new)) => {
+                SeriesSum::Mean(*sum + more, *count + new)
+            }
+            (SeriesSum::Max(sum), SeriesSum::Max(more)) => SeriesSum::Max(sum.max(more)),
+            // A series always has points of one kind.
+            (_, more) => more,
+        };
+        self.series.insert(series, joined);
+    }
+}
+
+impl SeriesSum {
+    const fn zero(self) -> Self {
+        match self {
+            Self::Bytes(_) => Self::Bytes(0),
+            Self::Mean(..) => Self::Mean(0.0, 0),
+            Self::Max(_) => Self::Max(0.0),
+        }
+    }
+}
+
+fn series_row(series: u32, sum: SeriesSum, seconds: f64) -> SeriesRow {
+    let value = match sum {
+        SeriesSum::Bytes(bytes) => bytes as f64 * 8.0 / seconds,
+        SeriesSum::Mean(sum, count) => sum / f64::from(count.max(1)),
+        SeriesSum::Max(value) => value,
+    };
+    SeriesRow(series, value)
 }
 
 fn link_row(link: u32, sums: &[DirectionSum; 2], seconds: f64) -> LinkRow {

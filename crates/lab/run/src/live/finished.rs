@@ -1,5 +1,7 @@
 //! The frames of a finished run, from its run folder.
 
+mod system;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,6 +69,7 @@ impl FinishedRun {
         let mut builder = FrameBuilder::new(&plan, span);
         read_links(folder, &plan, &mut builder)?;
         read_flows(folder, &plan, &mut builder)?;
+        system::read(folder, &plan, &mut builder)?;
         enter_changes(folder, &plan, &record, &mut builder);
         enter_programs(&plan, &record, &mut builder);
         enter_log(folder, &mut builder)?;
@@ -106,7 +109,8 @@ fn plan(folder: &RunFolder) -> Result<Plan, Error> {
 /// The length of a frame: a number of sampling intervals.
 fn span(plan: &Plan, ended: Time) -> Span {
     let interval = plan.interval.as_nanos().max(1);
-    let rows = (plan.links.len() + plan.flows.len()).max(1) as u64;
+    let series = FrameBuilder::new(plan, plan.interval).series();
+    let rows = (plan.links.len() + plan.flows.len()).max(1) as u64 + u64::from(series);
     let frames = (MAX_ROWS / rows).clamp(MIN_FRAMES, MAX_FRAMES);
     let samples = ended.as_nanos().div_ceil(interval);
     Span::from_nanos(interval.saturating_mul(samples.div_ceil(frames).max(1)))
@@ -185,8 +189,17 @@ fn read_links(folder: &RunFolder, plan: &Plan, builder: &mut FrameBuilder) -> Re
 
 fn read_flows(folder: &RunFolder, plan: &Plan, builder: &mut FrameBuilder) -> Result<(), Error> {
     let positions = names(plan.flows.iter().map(|flow| &flow.name));
-    let wanted =
-        ["time_ns", "interval_ns", "flow", "received_bytes", "rtt_ns", "retransmits", "lost"];
+    let wanted = [
+        "time_ns",
+        "interval_ns",
+        "flow",
+        "received_bytes",
+        "rtt_ns",
+        "retransmits",
+        "lost",
+        "reinjected_bytes",
+        "reorder_bytes",
+    ];
     for_each_row(&folder.table("flows"), &wanted, |row| {
         let Some(flow) = position(&positions, &row[2]) else { return };
         let value = |at: usize| number(&row[at]).unwrap_or_default();
@@ -196,6 +209,8 @@ fn read_flows(folder: &RunFolder, plan: &Plan, builder: &mut FrameBuilder) -> Re
         sample.rtt = number(&row[4]).map(Span::from_nanos);
         sample.retransmits = number(&row[5]);
         sample.lost = number(&row[6]);
+        sample.reinjected_bytes = number(&row[7]);
+        sample.reorder_bytes = number(&row[8]);
         builder.flow(&sample);
     })
 }
@@ -274,6 +289,7 @@ fn machine(record: &RunRecord) -> Option<MachineState> {
         late_p99_s: late.p99_ns as f64 / 1e9,
         late_max_s: late.max_ns as f64 / 1e9,
         trusted: record.verdict.as_ref().is_some_and(|verdict| verdict.trusted),
+        ..MachineState::default()
     })
 }
 

@@ -28,6 +28,12 @@ pub struct Frame {
     pub events: Vec<EventLine>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogLine>,
+    /// Values of the series of systems.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<SeriesRow>,
+    /// Systems whose state has changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<SystemState>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineState>,
     /// Frames before this one that were dropped because the watcher read too slowly.
@@ -170,6 +176,14 @@ pub struct LinkChange {
     pub values: LinkValues,
 }
 
+/// The number of a series and its value, in JSON a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SeriesRow(pub u32, pub f64);
+
+/// The position of a system in the hello, and a text for its state, in JSON a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemState(pub u32, pub String);
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventLine {
     pub at: f64,
@@ -185,12 +199,18 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// Lateness of packets that left the emulated network, since the start of the run.
+/// Lateness of packets that left the emulated network, and stalls, since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineState {
     pub late_p50_s: f64,
     pub late_p99_s: f64,
     pub late_max_s: f64,
+    /// Stalls of the data path: times of 1 ms or more by which it missed a deadline.
+    #[serde(default)]
+    pub stalls: u64,
+    /// Length of all stalls.
+    #[serde(default)]
+    pub stalled_s: f64,
     /// Whether the results so far are trusted; the verdict at the end of the run considers more.
     pub trusted: bool,
 }
@@ -200,7 +220,7 @@ impl Frame {
     pub fn add_earlier(&mut self, earlier: Self) {
         self.events.splice(..0, earlier.events);
         self.log.splice(..0, earlier.log);
-        // The last state of each program and link is retained.
+        // The last state of each program, link and system is retained.
         let mut programs = earlier.programs;
         programs.retain(|old| self.programs.iter().all(|new| new.program != old.program));
         programs.append(&mut self.programs);
@@ -209,6 +229,10 @@ impl Frame {
         changes.retain(|old| self.changes.iter().all(|new| new.link != old.link));
         changes.append(&mut self.changes);
         self.changes = changes;
+        let mut states = earlier.states;
+        states.retain(|old| self.states.iter().all(|new| new.0 != old.0));
+        states.append(&mut self.states);
+        self.states = states;
         self.machine = self.machine.or(earlier.machine);
         self.dropped += earlier.dropped;
         self.limit_lines();

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SCHEMA;
 use super::builder::live_span;
+use super::system::{HelloSystem, Systems};
 use crate::complete::flow_kind;
 use crate::flow::path::bits_per_second;
 use crate::record::{Clock, NodeRole};
@@ -38,6 +39,8 @@ pub struct Hello {
     pub links: Vec<HelloLink>,
     pub flows: Vec<HelloFlow>,
     pub programs: Vec<HelloProgram>,
+    #[serde(default)]
+    pub systems: Vec<HelloSystem>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,6 +202,7 @@ impl Hello {
             links: links.collect(),
             flows: flows.collect(),
             programs,
+            systems: Systems::new(plan).hello,
         }
     }
 }

@@ -2,12 +2,14 @@ use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
 
-use base::{Direction, FlowId, LinkId, Span, Time};
+use base::{Bytes, Direction, FlowId, LinkId, Span, Time};
 use lab::plan::Plan;
 
 use super::*;
 use crate::record::{Clock, Engine};
-use crate::{DropReason, FlowSample, Level, LinkSample, Schedule, Start};
+use crate::{
+    BundleSample, DropReason, FlowSample, Level, LinkSample, Schedule, Start, SubflowSample,
+};
 
 /// Two hosts on a router, and a third link that duplicates a path; the second link is slow.
 const LAB: &str = r#"
@@ -338,4 +340,105 @@ fn parses_messages_of_terminals() {
         let resize = format!(r#"{{"type":"resize",{size}}}"#);
         assert!(parse_terminal_request(&resize).is_err(), "{size}");
     }
+}
+
+/// A bundle from `s` to `r`, and a flow over two paths.
+const SYSTEMS: &str = r#"
+[lab]
+name = "systems"
+[node.a]
+[node.b]
+[node.s]
+kind = "sendbox"
+[node.r]
+kind = "receivebox"
+[[link]]
+name = "left"
+ends = ["a", "s"]
+[[link]]
+name = "middle"
+ends = ["s", "r"]
+rate = "10 Mbit/s"
+[[link]]
+name = "right"
+ends = ["r", "b"]
+[[link]]
+name = "wireless"
+ends = ["a", "b"]
+rate = "5 Mbit/s"
+[[bundle]]
+name = "site"
+from = "s"
+to = "r"
+[[flow]]
+name = "bulk"
+from = "a"
+to = "b"
+transport = "mctcp"
+"#;
+
+#[test]
+fn frames_have_series_and_states_of_systems() {
+    let plan = lab::parse("systems.toml", SYSTEMS, Path::new(".")).unwrap().plans.remove(0);
+    let start = Start { id: "0", repeat: "", clock: Clock::Wall, engine: Engine::default() };
+    let hello = Hello::of(&plan, &crate::begin(&plan, start), Path::new("x"), Source::Live);
+    let kinds: Vec<_> = hello.systems.iter().map(|it| (&*it.name, &*it.kind)).collect();
+    assert_eq!(kinds, [("site", "bundler"), ("bulk", "mctcp")]);
+    let plots = hello.systems.iter().flat_map(|system| &system.plots);
+    let names: Vec<(&str, &str)> =
+        plots.flat_map(|plot| plot.series.iter().map(|name| (&*plot.title, &**name))).collect();
+    let number = |title, name| names.iter().position(|it| *it == (title, name)).unwrap() as u32;
+    let mut builder = FrameBuilder::on_virtual_clock(&plan);
+    let interval = plan.interval;
+    for (step, waiting) in [(1, 10), (2, 30)] {
+        let at = Time::ZERO + interval * step;
+        let mut bundle = BundleSample::empty(at, interval, 0, "delay");
+        bundle.waiting = Span::from_millis(waiting);
+        bundle.backlog = Bytes::new(1000 * step);
+        builder.bundle(&bundle);
+        let path = plan.links.iter().position(|link| link.name == "wireless").unwrap();
+        builder.subflow(&SubflowSample {
+            at,
+            interval,
+            flow: FlowId(0),
+            subflow: 1,
+            path: LinkId::at(path),
+            sent_bytes: 0,
+            received_bytes: 500,
+            rtt: None,
+            cwnd_bytes: None,
+            retransmits: 0,
+            state: if step == 1 { "connecting" } else { "active" },
+        });
+        let mut flow = FlowSample::empty(at, interval, FlowId(0));
+        flow.reorder_bytes = Some(7000);
+        builder.flow(&flow);
+    }
+    let frame = builder.poll(Time::ZERO + interval * 2).unwrap();
+    let value = |title, name| {
+        let number = number(title, name);
+        frame.series.iter().find(|row| row.0 == number).map(|row| row.1)
+    };
+    let rate = 500.0 * 8.0 / interval.as_secs_f64();
+    for (title, name, expected) in [
+        ("Queueing delay", "at the sendbox", Some(0.02)),
+        ("Queueing delay", "in the network", None),
+        ("Queue at the sendbox", "maximum", Some(2000.0)),
+        ("Received by path", "wireless", Some(rate)),
+        ("Received by path", "left", None),
+        ("Received out of order", "maximum", Some(7000.0)),
+        ("Reinjected", "on another path", None),
+    ] {
+        let value = value(title, name);
+        let is_equal = match (value, expected) {
+            (Some(value), Some(expected)) => (value - expected).abs() < 1e-6 * expected,
+            (value, expected) => value == expected,
+        };
+        assert!(is_equal, "{title}, {name}: {value:?}");
+    }
+    let states: Vec<_> = frame.states.iter().map(|state| (state.0, &*state.1)).collect();
+    assert_eq!(states, [(0, "delay"), (1, "1 of 1 subflows active")]);
+    assert_eq!(builder.state().states, frame.states);
+    let text = serde_json::to_string(&Message::Frame(Box::new(frame.clone()))).unwrap();
+    assert_eq!(serde_json::from_str::<Message>(&text).unwrap(), Message::Frame(Box::new(frame)));
 }

@@ -12,6 +12,9 @@ pub const FILE: &str = "subflows.parquet";
 /// An alias, because serde would borrow a field of type `&'static str` from its input.
 type State = &'static str;
 
+/// All states of a subflow.
+pub(crate) const STATES: [State; 5] = ["connecting", "active", "stale", "closing", "closed"];
+
 /// A sample of a subflow. Counters cover one sampling interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubflowSample {
@@ -69,15 +72,15 @@ pub(crate) fn row(sample: &SubflowSample, flow: ByteArray, path: ByteArray) -> [
     ]
 }
 
-/// Encodes a state as its position in `ALL`.
+/// Encodes a state as its position in [`STATES`].
 mod state {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::{Serialize, Serializer};
 
-    const ALL: [&str; 5] = ["connecting", "active", "stale", "closing", "closed"];
+    use super::STATES;
 
     pub(super) fn serialize<S: Serializer>(state: &str, to: S) -> Result<S::Ok, S::Error> {
-        let at = ALL.iter().position(|known| *known == state).unwrap_or(ALL.len());
+        let at = STATES.iter().position(|known| *known == state).unwrap_or(STATES.len());
         (at as u8).serialize(to)
     }
 
@@ -85,7 +88,7 @@ mod state {
         from: D,
     ) -> Result<&'static str, D::Error> {
         let at = u8::deserialize(from)?;
-        let state = ALL.get(usize::from(at)).copied();
+        let state = STATES.get(usize::from(at)).copied();
         state.ok_or_else(|| D::Error::custom("invalid subflow state"))
     }
 }
