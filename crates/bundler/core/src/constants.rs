@@ -198,35 +198,6 @@ constants! {
         max_difference = 0.01 "s", 0.002 to 0.1, "internet";
     }
 
-    /// Detection of a queue that persists although the bundle sends less.
-    persistent: Persistent {
-        /// Send rate, as a share of the capacity, up to which the queue should drain.
-        light = 0.9 "", 0.3 to 1.0, "phases";
-        /// Maximum difference of send and receive rate in a steady state, as a share
-        /// of the send rate.
-        steady = 0.15 "", 0.02 to 0.5, "phases";
-        /// Queue in targets up to which it counts as drained.
-        drained = 1.5 "", 1.0 to 5.0, "phases";
-        /// A queue that falls to this share is draining.
-        progress = 0.5 "", 0.1 to 0.95, "phases";
-        /// Time within which two trials must agree.
-        agreement = 6.0 "s", 1.0 to 60.0, "phases";
-        /// Share of its earlier rate to which the bundle must have reduced its rate.
-        given_way = 0.75 "", 0.3 to 1.0, "phases";
-        /// Timeout of a long queue, in RTTs.
-        round_trips = 5.0 "", 1.0 to 50.0, "phases";
-        /// Timeout of any other queue, in RTTs.
-        round_trips_short = 10.0 "", 1.0 to 50.0, "multipath";
-        /// Queue in targets above which it is long.
-        long_queue = 3.0 "", 1.0 to 10.0, "multipath";
-        /// Additional timeout, as a multiple of the queueing delay.
-        queues = 2.5 "", 0.5 to 10.0, "phases";
-        /// Increase of the rate in a trial, as a share of the capacity.
-        increase = 0.25 "", 0.05 to 1.0, "phases";
-        /// Minimum share of the send rate that a free path delivers.
-        carried = 0.95 "", 0.5 to 1.0, "phases";
-    }
-
     /// Detection of paths with different delays.
     multipath: Multipath {
         /// Maximum number of evaluated acknowledgements.
@@ -266,12 +237,6 @@ constants! {
         min_rate = 0.05 "", 0.0 to 0.5, "paper's prototype";
         /// Rate at which the backlog is sent when control ends, as a multiple of the capacity.
         flush = 2.0 "", 1.0 to 10.0, "faults";
-        /// Interval at which the rate dips while the bundle is not limited.
-        dip_interval = 10.0 "s", 2.0 to 60.0, "phases";
-        /// Rate of a dip, as a share of the rate before: it distinguishes a queue from a long path.
-        dip = 0.75 "", 0.3 to 1.0, "phases";
-        /// Minimum rate for a dip, as a share of the capacity.
-        dip_load = 0.8 "", 0.3 to 1.0, "phases";
     }
 
     /// The guard against harm by control. Queues are in targets.
@@ -341,7 +306,7 @@ constants! {
         /// Time from a release to a test at first; doubled after each failed test.
         wait = 8.0 "s", 1.0 to 60.0, "phases, harm";
         /// Maximum time from a release to a test.
-        wait_max = 60.0 "s", 1.0 to 300.0, "phases, harm";
+        wait_max = 16.0 "s", 1.0 to 300.0, "phases, elastic-cross";
         /// A test starts early if the rate has changed by this factor.
         changed = 1.15 "", 1.02 to 3.0, "phases";
         /// A test also starts early if the queue falls to this share of the recent maximum, since

@@ -17,7 +17,7 @@
 //!
 //! **Costs.** A trial adds to the queue at most 0.6 round trips of the bundle's rate, or two after
 //! a trial that found the path free. A test costs the bundle 30 % of its rate until the queue has
-//! drained, then 5 % for 3 s, every 8 to 60 s.
+//! drained, then 5 % for 3 s, every 8 to 16 s.
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use base::{Bandwidth, Bytes, Ratio, Span, Time};
 
 use super::guard::{Action, Guard, Released};
-use super::persistent::{Finding, PersistentQueue};
 use super::state::{Cause, Reason, State};
 use super::status::Counters;
 use crate::constants::{Constants, span};
@@ -66,10 +65,7 @@ pub(super) struct Loop {
     opened: f64,
     /// Until this time acknowledged packets were sent before the current rate was set.
     settled_at: Time,
-    persistent: PersistentQueue,
     guard: Guard,
-    /// Start and end of the last dip of the rate without control.
-    dipped: (Time, Time),
 }
 
 impl Loop {
@@ -95,9 +91,7 @@ impl Loop {
             load: 0.0,
             opened: 0.0,
             settled_at: now,
-            persistent: PersistentQueue::new(&constants.persistent),
             guard: Guard::new(&constants.guard),
-            dipped: (now, now),
             constants,
         }
     }
@@ -199,7 +193,7 @@ impl Loop {
         }
         match self.state {
             State::Learning => self.learn(&seen, &rates, settings),
-            State::Delay => self.delay(&seen, &rates, settings),
+            State::Delay => self.delay(&seen, settings),
             State::PassThrough => self.pass(&seen),
             State::Disabled(_) | State::FailOpen => None,
         }
@@ -209,7 +203,6 @@ impl Loop {
         self.state = to;
         self.since = now;
         self.pressure = Span::ZERO;
-        self.persistent = PersistentQueue::new(&self.constants.persistent);
         if matches!(to, State::Learning | State::Disabled(_) | State::FailOpen) {
             self.rate = None;
         }
@@ -319,7 +312,6 @@ impl Loop {
         if seen.queueing.as_secs_f64().max(beyond) < self.constants.start.own_queue * target {
             self.pressure = Span::ZERO;
             self.found = Bandwidth::ZERO;
-            self.dip(seen, rate);
             return None;
         }
         let first = self.pressure == Span::ZERO;
@@ -366,26 +358,7 @@ impl Loop {
         (State::Delay, Cause::Queue)
     }
 
-    fn dip(&mut self, seen: &Observation, rate: f64) {
-        let (last, until) = self.dipped;
-        if seen.now < until {
-            return;
-        }
-        self.rate = None;
-        let start = &self.constants.start;
-        let loaded = rate >= start.dip_load * seen.capacity.bits_per_sec() as f64;
-        if seen.now.since(last.max(self.since)) >= span(start.dip_interval) && loaded {
-            self.rate = Some(Bandwidth::from_bits_per_sec((rate * start.dip) as u64));
-            self.dipped = (seen.now, seen.now + self.measure.window());
-        }
-    }
-
-    fn delay(
-        &mut self,
-        seen: &Observation,
-        rates: &Rates,
-        settings: &Settings,
-    ) -> Option<(State, Cause)> {
+    fn delay(&mut self, seen: &Observation, settings: &Settings) -> Option<(State, Cause)> {
         if seen.now < self.settled_at {
             return None;
         }
@@ -397,23 +370,6 @@ impl Loop {
             return next;
         }
         let most = self.measure.most_capacity().unwrap_or(seen.capacity);
-        let window = self.measure.window();
-        match self.persistent.watch(seen, target, (most, window), rates) {
-            Some(Finding::LongerPath) => {
-                self.rebases += 1;
-                self.measure.rebase(seen.now);
-                self.controller
-                    .start(seen.receive_rate, &Observation { queueing: Span::ZERO, ..*seen });
-            }
-            Some(Finding::OtherTraffic) if settings.elasticity => {
-                return Some(self.release(seen.now, Cause::Persistent));
-            }
-            Some(Finding::OtherTraffic) | None => {}
-        }
-        if let Some(rate) = self.persistent.rate() {
-            self.rate = Some(rate);
-            return None;
-        }
         let floor = bandwidth(most.bits_per_sec() as f64 * self.constants.start.min_rate);
         self.rate = Some(self.controller.on_tick(seen).max(floor));
         None
