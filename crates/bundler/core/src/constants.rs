@@ -315,7 +315,7 @@ constants! {
         /// Time constant of the recent maximum of the queue.
         longest_memory = 2.0 "s", 0.2 to 20.0, "two-bundles";
         /// Time constant of the rate without control.
-        open_average = 3.0 "s", 0.3 to 30.0, "harm";
+        open_average = 1.5 "s", 0.3 to 30.0, "harm, phases";
         /// Rate of a test until the queue has drained, as a share of the
         /// average rate without control.
         test_rate = 0.7 "", 0.3 to 0.95, "harm (cubic)";
