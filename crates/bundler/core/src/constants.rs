@@ -198,82 +198,6 @@ constants! {
         max_difference = 0.01 "s", 0.002 to 0.1, "internet";
     }
 
-    /// Detection of elastic cross traffic by pulses of the rate (Nimbus).
-    elasticity: Elasticity {
-        /// Ratio of the response to the pulses to other variation above which
-        /// cross traffic is elastic.
-        threshold = 3.0 "", 1.5 to 10.0, "Nimbus has 2.25; phases, elastic-cross";
-        /// Number of evaluations over which the response is averaged.
-        looks = 8.0 "", 1.0 to 50.0, "phases";
-        /// A response of this share of the bundle's own pulses counts in full.
-        full_answer = 0.3 "", 0.05 to 1.0, "phases";
-        /// Time after the start of control whose samples are ignored.
-        settling = 2.0 "s", 0.0 to 10.0, "phases";
-        /// Time after which results are discarded.
-        memory = 15.0 "s", 5.0 to 60.0, "two-bundles";
-        /// Ratio of a spectral line to the variation near it above which the line shows another
-        /// bundle's pulses.
-        peer_threshold = 4.0 "", 2.0 to 20.0, "two-bundles";
-        /// Number of consecutive evaluations above `peer_threshold` that detect another bundle.
-        peer_looks = 40.0 "", 5.0 to 200.0, "two-bundles";
-        /// Mean queue in targets below which no elastic traffic is detected.
-        short_queue = 1.5 "", 0.5 to 5.0, "two-bundles";
-        /// Factor by which the capacity may be wrong.
-        capacity_error = 2.2 "", 1.0 to 5.0, "phases";
-        /// Queueing delay up to which a queue may be noise.
-        min_queue = 0.001 "s", 0.0001 to 0.01, "phases";
-        /// Amplitude of the pulses as a share of the capacity.
-        amplitude = 0.125 "", 0.02 to 0.3, "Nimbus has 0.25; phases";
-        /// Maximum amplitude of the pulses as a share of the rate.
-        rate_share = 0.75 "", 0.1 to 1.0, "phases";
-        /// A capacity below this share of the capacity for the pulses shows another path.
-        slower_path = 0.7 "", 0.2 to 0.95, "steps";
-    }
-
-    /// Detection of other traffic by a queue that stays above the target although the
-    /// rate reacts to it.
-    stuck: Stuck {
-        /// Minimum queue in targets.
-        targets = 3.0 "", 1.5 to 10.0, "harm, two-bundles";
-        /// Minimum queue beyond the target; the larger of both minimums applies.
-        excess = 0.01 "s", 0.002 to 0.1, "harm, two-bundles";
-        /// Time for which the queue must stay.
-        duration = 2.5 "s", 0.5 to 20.0, "harm, two-bundles";
-        /// Additional time in RTTs, which a controller needs to drain the queue.
-        round_trips = 8.0 "", 1.0 to 50.0, "rates";
-        /// Factor of the whole time while another bundle is detected.
-        peer_factor = 5.0 "", 1.0 to 20.0, "two-bundles";
-    }
-
-    /// Detection of a queue that persists although the bundle sends less.
-    persistent: Persistent {
-        /// Send rate, as a share of the capacity, up to which the queue should drain.
-        light = 0.9 "", 0.3 to 1.0, "phases";
-        /// Maximum difference of send and receive rate in a steady state, as a share
-        /// of the send rate.
-        steady = 0.15 "", 0.02 to 0.5, "phases";
-        /// Queue in targets up to which it counts as drained.
-        drained = 1.5 "", 1.0 to 5.0, "phases";
-        /// A queue that falls to this share is draining.
-        progress = 0.5 "", 0.1 to 0.95, "phases";
-        /// Time within which two trials must agree.
-        agreement = 6.0 "s", 1.0 to 60.0, "phases";
-        /// Share of its earlier rate to which the bundle must have reduced its rate.
-        given_way = 0.75 "", 0.3 to 1.0, "phases";
-        /// Timeout of a long queue, in RTTs.
-        round_trips = 5.0 "", 1.0 to 50.0, "phases";
-        /// Timeout of any other queue, in RTTs.
-        round_trips_short = 10.0 "", 1.0 to 50.0, "multipath";
-        /// Queue in targets above which it is long.
-        long_queue = 3.0 "", 1.0 to 10.0, "multipath";
-        /// Additional timeout, as a multiple of the queueing delay.
-        queues = 2.5 "", 0.5 to 10.0, "phases";
-        /// Increase of the rate in a trial, as a share of the capacity.
-        increase = 0.25 "", 0.05 to 1.0, "phases";
-        /// Minimum share of the send rate that a free path delivers.
-        carried = 0.95 "", 0.5 to 1.0, "phases";
-    }
-
     /// Detection of paths with different delays.
     multipath: Multipath {
         /// Maximum number of evaluated acknowledgements.
@@ -313,12 +237,6 @@ constants! {
         min_rate = 0.05 "", 0.0 to 0.5, "paper's prototype";
         /// Rate at which the backlog is sent when control ends, as a multiple of the capacity.
         flush = 2.0 "", 1.0 to 10.0, "faults";
-        /// Interval at which the rate dips while the bundle is not limited.
-        dip_interval = 10.0 "s", 2.0 to 60.0, "phases";
-        /// Rate of a dip, as a share of the rate before: it distinguishes a queue from a long path.
-        dip = 0.75 "", 0.3 to 1.0, "phases";
-        /// Minimum rate for a dip, as a share of the capacity.
-        dip_load = 0.8 "", 0.3 to 1.0, "phases";
     }
 
     /// The guard against harm by control. Queues are in targets.
@@ -388,7 +306,7 @@ constants! {
         /// Time from a release to a test at first; doubled after each failed test.
         wait = 8.0 "s", 1.0 to 60.0, "phases, harm";
         /// Maximum time from a release to a test.
-        wait_max = 60.0 "s", 1.0 to 300.0, "phases, harm";
+        wait_max = 16.0 "s", 1.0 to 300.0, "phases, elastic-cross";
         /// A test starts early if the rate has changed by this factor.
         changed = 1.15 "", 1.02 to 3.0, "phases";
         /// A test also starts early if the queue falls to this share of the recent maximum, since
@@ -397,7 +315,7 @@ constants! {
         /// Time constant of the recent maximum of the queue.
         longest_memory = 2.0 "s", 0.2 to 20.0, "two-bundles";
         /// Time constant of the rate without control.
-        open_average = 3.0 "s", 0.3 to 30.0, "harm";
+        open_average = 1.5 "s", 0.3 to 30.0, "harm, phases";
         /// Rate of a test until the queue has drained, as a share of the
         /// average rate without control.
         test_rate = 0.7 "", 0.3 to 0.95, "harm (cubic)";

@@ -26,7 +26,7 @@
 //! | §4.1 two control loops | `SendBox` |
 //! | §4.2, §4.5 measurement, epochs | `digest`, `measure` |
 //! | §4.3 rate control | [`control`] |
-//! | §5.1, §5.2 cross traffic, pass-through | `elasticity`, `sendbox` |
+//! | §5.1, §5.2 cross traffic, pass-through | `sendbox` |
 //! | §5.3 imbalanced paths | `multipath` |
 //!
 //! Deviations are marked `//= deviation`.
@@ -36,7 +36,6 @@ pub mod association;
 pub mod constants;
 pub mod control;
 pub mod digest;
-pub mod elasticity;
 pub mod encapsulation;
 pub mod measure;
 pub mod message;

@@ -3,13 +3,12 @@
 //! ```text
 //! packet → scheduler → pacer → counters, epochs → out
 //!                        ↑ rate
-//! congestion ACK → measurement → state, congestion control, pulses
+//! congestion ACK → measurement → state, congestion control
 //! ```
 
 mod bundle;
 mod guard;
 mod pacer;
-mod persistent;
 mod state;
 mod status;
 #[cfg(test)]

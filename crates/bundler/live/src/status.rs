@@ -125,7 +125,6 @@ impl Snapshot {
             gauge("backlog_packets", Some(status.backlog_packets as f64)),
             gauge("loss_ratio", status.loss.map(base::Ratio::as_f64)),
             gauge("out_of_order_ratio", status.out_of_order.map(base::Ratio::as_f64)),
-            gauge("elasticity", status.elasticity),
             gauge("period_packets", Some(f64::from(status.period))),
         ];
         figures.extend(

@@ -142,8 +142,6 @@ pub enum Measure {
     MinRtt,
     /// Share of acknowledged packets that arrived out of order (bundle).
     OutOfOrder,
-    /// Response of cross traffic to pulses (bundle).
-    Elasticity,
     /// Bytes queued at the sendbox (bundle).
     Backlog,
     /// Queueing delay at the sendbox (bundle).
@@ -344,7 +342,6 @@ impl Measure {
             | Self::Marks
             | Self::Exit
             | Self::Restarts
-            | Self::Elasticity
             | Self::Transitions => Quantity::Count,
             Self::Trusted => Quantity::Truth,
         }

@@ -37,7 +37,6 @@ pub(crate) fn figures(record: &RunRecord, samples: Option<&Table>) -> String {
         let rows = Rows { table, rows };
         out.extend(rates(record, bundle, &rows).map(|figure| figure.html()));
         out.extend(queues(record, bundle, &rows).map(|figure| figure.html()));
-        out.extend(elasticity(record, bundle, &rows).map(|figure| figure.html()));
     }
     if out.is_empty() { out } else { format!("<div class=\"plots\">{out}</div>") }
 }
@@ -53,11 +52,6 @@ impl Rows<'_> {
     fn integers(&self, column: &str, scale: f64) -> Option<Vec<(f64, f64)>> {
         let values = self.table.integers(column)?;
         self.over_time(|row| values[row].map(|value| value as f64 * scale))
-    }
-
-    fn reals(&self, column: &str) -> Option<Vec<(f64, f64)>> {
-        let values = self.table.reals(column)?;
-        self.over_time(|row| values[row])
     }
 
     /// Send rate of each interval in Mbit/s.
@@ -106,18 +100,6 @@ fn queues(record: &RunRecord, bundle: &BundleSummary, rows: &Rows<'_>) -> Option
     let title = format!("{}: queueing delay", bundle.name);
     let y = Axis::linear("time, ms").from(0.0);
     let note = "In the network between the gateways, and of the last packet sent at the sendbox";
-    shaded(record, bundle, Figure::new(title, Axis::linear("time, s"), y), lines, note)
-}
-
-fn elasticity(record: &RunRecord, bundle: &BundleSummary, rows: &Rows<'_>) -> Option<Figure> {
-    let points = rows.reals("elasticity")?;
-    if points.iter().filter(|(_, value)| value.is_finite()).count() < 2 {
-        return None;
-    }
-    let lines = vec![Line::new("elasticity", points)];
-    let title = format!("{}: elasticity of cross traffic", bundle.name);
-    let y = Axis::linear("response to pulses / other variation").from(0.0);
-    let note = "Response of cross traffic to pulses of the rate";
     shaded(record, bundle, Figure::new(title, Axis::linear("time, s"), y), lines, note)
 }
 

@@ -46,20 +46,17 @@ fn requests(control: Control) -> Trace {
     Path::new(96.0, 50.0).run(vec![bundle], 120.0)
 }
 
-/// Several bundles at 96 Mbit/s for 90 s: four that start at intervals of 5 s, without and with
-/// pulses, and two with 20 and 100 ms.
-fn company(control: Control) -> [(usize, Trace); 3] {
+/// Several bundles at 96 Mbit/s for 90 s: four that start at intervals of 5 s, and two with 20 and
+/// 100 ms.
+fn company(control: Control) -> [(usize, Trace); 2] {
     let late = |index| Bundle {
         from: 5.0 * f64::from(index),
         ..Bundle::new(control.build(&Constants::default()), 24e6)
     };
     let near = Bundle::new(control.build(&Constants::default()), 48e6);
     let far = Bundle { farther: 0.08, ..Bundle::new(control.build(&Constants::default()), 48e6) };
-    let [four, pulsed] = [0.0, 0.125].map(|pulse| {
-        let path = Path { pulse, ..Path::new(96.0, 50.0) };
-        path.run((0..4).map(late).collect(), 90.0)
-    });
-    [(4, four), (4, pulsed), (2, Path::new(96.0, 20.0).run(vec![near, far], 90.0))]
+    let four = Path::new(96.0, 50.0).run((0..4).map(late).collect(), 90.0);
+    [(4, four), (2, Path::new(96.0, 20.0).run(vec![near, far], 90.0))]
 }
 
 fn shares(trace: &Trace, bundles: usize, from: f64, to: f64) -> Vec<f64> {
@@ -183,20 +180,6 @@ fn short_requests_do_not_lower_the_capacity() {
         let (least, most) = trace.rates(10.0, 120.0);
         assert!(least > 48e6 && most < 144e6, "{control}: {least} to {most}");
         assert!(trace.queue(10.0, 120.0) < 8.0, "{control}");
-    }
-}
-
-#[test]
-fn controllers_tolerate_pulses() {
-    for control in DELAY_CONTROLLERS {
-        for (mbits, millis) in [(12.0, 50.0), (96.0, 10.0), (96.0, 200.0), (1_000.0, 50.0)] {
-            let path = Path { pulse: 0.125, ..Path::new(mbits, millis) };
-            let bundle = Bundle::new(control.build(&Constants::default()), 0.9e6 * mbits);
-            let trace = path.run(vec![bundle], 30.0);
-            let (used, queue) = (trace.utilisation(10.0, 30.0), trace.queue(10.0, 30.0));
-            let place = format!("{control} at {mbits} Mbit/s, {millis} ms");
-            assert!(used > 0.97 && queue < 10.0, "{place}: {used}, {queue} ms");
-        }
     }
 }
 

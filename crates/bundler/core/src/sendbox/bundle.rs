@@ -23,7 +23,6 @@ const HEARTBEAT_SOON: Span = Span::from_millis(100);
 const REST: Span = Span::from_secs(1);
 /// Target number of epochs per round trip; an epoch is at most [`MAX_EPOCH`].
 const EPOCHS_PER_ROUND_TRIP: u64 = 4;
-/// Short enough to sample pulses of 6 Hz.
 //= deviation: the paper's prototype uses a quarter of the round trip and periods of 4 to 1024.
 const MAX_EPOCH: Span = Span::from_millis(10);
 /// On paths with short round trips, more than a thousand ACKs per second carry no new information,
@@ -412,7 +411,6 @@ impl<B> Bundle<B> {
             capacity: control.measure.capacity(),
             loss: rates.map(|rates| share(rates.lost.count(), rates.send.bytes_in(span).count())),
             out_of_order: control.out_of_order(),
-            elasticity: control.elasticity(),
             backlog: Bytes::new(self.queue.bytes()),
             backlog_packets: self.queue.packets() as u64,
             sojourn: self.sojourn,

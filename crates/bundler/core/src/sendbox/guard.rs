@@ -17,7 +17,7 @@
 //!
 //! **Costs.** A trial adds to the queue at most 0.6 round trips of the bundle's rate, or two after
 //! a trial that found the path free. A test costs the bundle 30 % of its rate until the queue has
-//! drained, then 5 % for 3 s, every 8 to 60 s.
+//! drained, then 5 % for 3 s, every 8 to 16 s.
 
 #[cfg(test)]
 mod tests;
@@ -166,14 +166,12 @@ impl Guard {
         self.next_trial = now + span(self.constants.trial_min);
     }
 
-    /// Processes one tick of control. `target` is the target queue in seconds, `peer` whether
-    /// another bundle was detected, `rates` those of the newest acknowledged packets that were sent
-    /// within about a span.
+    /// Processes one tick of control. `target` is the target queue in seconds, `rates` are
+    /// those of the newest acknowledged packets that were sent within about a span.
     pub(super) fn control(
         &mut self,
         seen: &Observation,
         target: f64,
-        peer: bool,
         rates: impl Fn(Span) -> Option<Rates>,
     ) -> Action {
         if let Some(trial) = self.trial {
@@ -207,7 +205,7 @@ impl Guard {
         }
         let deficient = self.rate < self.constants.deficit * self.reference;
         if deficient && steady && seen.now >= self.next_trial {
-            return self.begin_trial(seen, target, peer, rates);
+            return self.begin_trial(seen, target, rates);
         }
         Action::Control
     }
@@ -232,14 +230,13 @@ impl Guard {
         &mut self,
         seen: &Observation,
         target: f64,
-        peer: bool,
         rates: impl Fn(Span) -> Option<Rates>,
     ) -> Action {
         let queued = self.is_queued(seen.now);
         let empty = self.queue < self.constants.empty * target;
         let early = seen.now.since(self.controlled_since) <= span(self.constants.grace);
         let deep = self.rate <= self.constants.deep * self.reference;
-        if !queued && !empty && !deep && (peer || early) {
+        if !queued && !empty && !deep && early {
             return Action::Control;
         }
         let round_trips = self.constants.trial_rounds * seen.min_rtt.as_secs_f64();

@@ -74,10 +74,6 @@ impl fmt::Display for State {
 pub enum Cause {
     /// The bundle's own queue was detected in the network.
     Queue,
-    /// Cross traffic responds to the bundle's pulses.
-    Elastic,
-    /// A queue persists although the bundle sends less, and grows if it sends more.
-    Persistent,
     /// Other traffic fills the queue when the bundle sends less.
     OtherTraffic,
     /// Control delivers less than the bundle gets without it.
@@ -96,10 +92,8 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in the order of their declaration.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 8] = [
         Self::Queue,
-        Self::Elastic,
-        Self::Persistent,
         Self::OtherTraffic,
         Self::Harm,
         Self::Drained,
@@ -113,8 +107,6 @@ impl Cause {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queue => "the bundle's own queue appeared in the network",
-            Self::Elastic => "cross traffic responds to pulses of the rate",
-            Self::Persistent => "a queue of other traffic stays although the bundle sends less",
             Self::OtherTraffic => "other traffic fills the queue when the bundle sends less",
             Self::Harm => "throughput is lower with control than without it",
             Self::Drained => "the queue drains when the bundle sends less",

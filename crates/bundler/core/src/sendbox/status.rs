@@ -32,8 +32,6 @@ pub struct Status {
     pub loss: Option<Ratio>,
     /// Share of acknowledged packets that are out of order.
     pub out_of_order: Option<Ratio>,
-    /// Ratio of the response of cross traffic to pulses to other variation.
-    pub elasticity: Option<f64>,
     /// Bytes queued at the sendbox, including overhead.
     pub backlog: Bytes,
     /// Packets queued at the sendbox.

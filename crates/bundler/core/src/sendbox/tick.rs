@@ -1,24 +1,22 @@
-//! The control loop of one bundle: state, rate, pulses.
+//! The control loop of one bundle: state and rate.
 
 use std::ops::ControlFlow;
 
 use base::{Bandwidth, Bytes, Ratio, Span, Time};
 
 use super::guard::{Action, Guard, Released};
-use super::persistent::{Finding, PersistentQueue};
 use super::state::{Cause, Reason, State};
 use super::status::Counters;
 use crate::constants::{Constants, span};
 use crate::control::{CongestionControl, Observation, bandwidth};
-use crate::elasticity::{CrossSample, Detector};
 use crate::measure::{Arrived, Match, Measure, Rates};
 use crate::multipath::Multipath;
 use crate::settings::{Mode, Settings};
 
 /// Interval of the control loop, as in the paper's prototype.
 pub(super) const TICK: Span = Span::from_millis(10);
-/// Time over which cross traffic is estimated.
-const CROSS_WINDOW: Span = Span::from_millis(20);
+/// Time over which the rate of a burst is measured.
+const BURST_WINDOW: Span = Span::from_millis(20);
 /// Time without feedback after which the sendbox fails open: at least this, or this many round
 /// trips, and at least this many missing answers. All bundles must be open after 1 s.
 const FEEDBACK_TIMEOUT: Span = Span::from_millis(900);
@@ -47,9 +45,8 @@ pub(super) struct Loop {
     pub(super) rebases: u64,
     constants: Constants,
     controller: Box<dyn CongestionControl>,
-    detector: Option<Detector>,
     multipath: Option<Multipath>,
-    /// The current rate including pulses, if there is one.
+    /// The current rate, if there is one.
     rate: Option<Bandwidth>,
     ticked: Time,
     acked_at: Time,
@@ -57,8 +54,6 @@ pub(super) struct Loop {
     asked: usize,
     /// Recent minimum round trip of a heartbeat, and its time.
     least_report: Option<(Time, Span)>,
-    /// The capacity for which pulses were last sized, or more.
-    pulsed_at: Bandwidth,
     /// Time for which the bundle's own queue was visible, and the maximum receive rate meanwhile.
     pressure: Span,
     found: Bandwidth,
@@ -70,10 +65,7 @@ pub(super) struct Loop {
     opened: f64,
     /// Until this time acknowledged packets were sent before the current rate was set.
     settled_at: Time,
-    persistent: PersistentQueue,
     guard: Guard,
-    /// Start and end of the last dip of the rate without control.
-    dipped: (Time, Time),
 }
 
 impl Loop {
@@ -87,25 +79,19 @@ impl Loop {
             measure,
             rebases: 0,
             controller: settings.control.build(&constants),
-            detector: settings
-                .elasticity
-                .then(|| Detector::new(settings.seed, &constants.elasticity, &constants.stuck)),
             multipath: settings.multipath.then(|| Multipath::new(&constants.multipath)),
             rate: None,
             ticked: now,
             acked_at: now,
             asked: 0,
             least_report: None,
-            pulsed_at: Bandwidth::ZERO,
             pressure: Span::ZERO,
             found: Bandwidth::ZERO,
             busy_since: now,
             load: 0.0,
             opened: 0.0,
             settled_at: now,
-            persistent: PersistentQueue::new(&constants.persistent),
             guard: Guard::new(&constants.guard),
-            dipped: (now, now),
             constants,
         }
     }
@@ -207,7 +193,7 @@ impl Loop {
         }
         match self.state {
             State::Learning => self.learn(&seen, &rates, settings),
-            State::Delay => self.delay(&seen, &rates, settings),
+            State::Delay => self.delay(&seen, settings),
             State::PassThrough => self.pass(&seen),
             State::Disabled(_) | State::FailOpen => None,
         }
@@ -217,12 +203,8 @@ impl Loop {
         self.state = to;
         self.since = now;
         self.pressure = Span::ZERO;
-        self.persistent = PersistentQueue::new(&self.constants.persistent);
         if matches!(to, State::Learning | State::Disabled(_) | State::FailOpen) {
             self.rate = None;
-        }
-        if let (State::Delay, Some(detector)) = (to, &mut self.detector) {
-            detector.begin(now);
         }
         if to == State::FailOpen {
             self.measure.restart();
@@ -272,10 +254,6 @@ impl Loop {
 
     pub(super) fn out_of_order(&self) -> Option<Ratio> {
         self.multipath.as_ref().map(Multipath::fraction)
-    }
-
-    pub(super) fn elasticity(&self) -> Option<f64> {
-        self.detector.as_ref().and_then(Detector::eta)
     }
 
     /// Whether an answer is late, but before the timeout.
@@ -334,7 +312,6 @@ impl Loop {
         if seen.queueing.as_secs_f64().max(beyond) < self.constants.start.own_queue * target {
             self.pressure = Span::ZERO;
             self.found = Bandwidth::ZERO;
-            self.dip(seen, rate);
             return None;
         }
         let first = self.pressure == Span::ZERO;
@@ -346,7 +323,7 @@ impl Loop {
         self.opened += (rate - self.opened) * share.min(1.0);
         self.pressure += seen.elapsed;
         // While there is a queue, the current receive rate is the capacity of the path.
-        let now = self.measure.arrival_rate(CROSS_WINDOW).unwrap_or(rates.receive);
+        let now = self.measure.arrival_rate(BURST_WINDOW).unwrap_or(rates.receive);
         self.found = self.found.max(now);
         let guarded = is_guarded(settings);
         let start = &self.constants.start;
@@ -381,26 +358,7 @@ impl Loop {
         (State::Delay, Cause::Queue)
     }
 
-    fn dip(&mut self, seen: &Observation, rate: f64) {
-        let (last, until) = self.dipped;
-        if seen.now < until {
-            return;
-        }
-        self.rate = None;
-        let start = &self.constants.start;
-        let loaded = rate >= start.dip_load * seen.capacity.bits_per_sec() as f64;
-        if seen.now.since(last.max(self.since)) >= span(start.dip_interval) && loaded {
-            self.rate = Some(Bandwidth::from_bits_per_sec((rate * start.dip) as u64));
-            self.dipped = (seen.now, seen.now + self.measure.window());
-        }
-    }
-
-    fn delay(
-        &mut self,
-        seen: &Observation,
-        rates: &Rates,
-        settings: &Settings,
-    ) -> Option<(State, Cause)> {
+    fn delay(&mut self, seen: &Observation, settings: &Settings) -> Option<(State, Cause)> {
         if seen.now < self.settled_at {
             return None;
         }
@@ -412,35 +370,14 @@ impl Loop {
             return next;
         }
         let most = self.measure.most_capacity().unwrap_or(seen.capacity);
-        let window = self.measure.window();
-        match self.persistent.watch(seen, target, (most, window), rates) {
-            Some(Finding::LongerPath) => {
-                self.rebases += 1;
-                self.measure.rebase(seen.now);
-                self.controller
-                    .start(seen.receive_rate, &Observation { queueing: Span::ZERO, ..*seen });
-            }
-            Some(Finding::OtherTraffic) if self.detector.is_some() => {
-                return Some(self.release(seen.now, Cause::Persistent));
-            }
-            Some(Finding::OtherTraffic) | None => {}
-        }
-        if let Some(rate) = self.persistent.rate() {
-            self.rate = Some(rate);
-            return None;
-        }
         let floor = bandwidth(most.bits_per_sec() as f64 * self.constants.start.min_rate);
-        let rate = self.controller.on_tick(seen).max(floor);
-        let target = self.constants.target.delay(seen, rate.bits_per_sec() as f64);
-        self.rate = Some(self.pulsed(seen, rate, target));
-        let is_elastic = self.detector.as_ref().is_some_and(Detector::is_elastic);
-        is_elastic.then(|| self.release(seen.now, Cause::Elastic))
+        self.rate = Some(self.controller.on_tick(seen).max(floor));
+        None
     }
 
     /// Whether control continues. If not, the new state, if any.
     fn guard(&mut self, seen: &Observation, target: f64) -> ControlFlow<Option<(State, Cause)>> {
-        let peer = self.detector.as_ref().is_some_and(|detector| detector.has_peer(seen.now));
-        let action = self.guard.control(seen, target, peer, |span| self.measure.rates(span));
+        let action = self.guard.control(seen, target, |span| self.measure.rates(span));
         let (rate, seen) = match action {
             Action::Control => return ControlFlow::Continue(()),
             Action::Release => {
@@ -484,34 +421,5 @@ impl Loop {
         self.settled_at = seen.now + seen.rtt;
         self.guard.begin_control(seen.now, rate);
         Some((State::Delay, Cause::Drained))
-    }
-
-    /// Adds the pulses, and passes the samples of the previous ones to the detector.
-    fn pulsed(&mut self, seen: &Observation, rate: Bandwidth, target: f64) -> Bandwidth {
-        let Some(detector) = &mut self.detector else { return rate };
-        let capacity = seen.capacity;
-        let slower = self.constants.elasticity.slower_path;
-        if capacity.bits_per_sec() as f64 <= slower * self.pulsed_at.bits_per_sec() as f64 {
-            detector.path_changed(seen.now);
-            self.pulsed_at = capacity;
-        }
-        self.pulsed_at = self.pulsed_at.max(capacity);
-        if let Some(cross) = self.measure.rates(CROSS_WINDOW) {
-            detector.observe(
-                seen.now,
-                &CrossSample {
-                    at: cross.sent_at,
-                    send_rate: cross.send,
-                    receive_rate: cross.receive,
-                    queueing: seen.queueing,
-                    target: Span::from_nanos((target * 1e9) as u64),
-                    capacity,
-                    limited: cross.limited,
-                },
-            );
-        }
-        let share = detector.pulse(seen.now, rate, capacity);
-        let pulsed = rate.bits_per_sec() as f64 + share * capacity.bits_per_sec() as f64;
-        Bandwidth::from_bits_per_sec(pulsed.max(0.0) as u64)
     }
 }

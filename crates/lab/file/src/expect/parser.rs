@@ -133,7 +133,6 @@ const BUNDLE: &[Row] = &[
     ("min-rtt", Measure::MinRtt, SERIES),
     ("loss", Measure::Loss, SERIES),
     ("out-of-order", Measure::OutOfOrder, SERIES),
-    ("elasticity", Measure::Elasticity, SERIES),
     ("backlog", Measure::Backlog, SERIES),
     ("waiting", Measure::Waiting, SERIES),
     ("drops", Measure::Drops, SINGLE),

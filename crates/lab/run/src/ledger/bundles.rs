@@ -327,7 +327,6 @@ fn fill(sample: &mut BundleSample, status: &Status) {
     sample.capacity = status.capacity;
     sample.loss = status.loss;
     sample.out_of_order = status.out_of_order;
-    sample.elasticity = status.elasticity;
     sample.backlog = status.backlog;
     sample.backlog_packets = status.backlog_packets;
     sample.waiting = status.sojourn;

@@ -181,7 +181,6 @@ fn reader_returns_written_bundles() {
         capacity: Some(base::Bandwidth::from_mbits_per_sec(3)),
         loss: Some(base::Ratio::from_parts_per_billion(5)),
         out_of_order: None,
-        elasticity: Some(0.5),
         backlog: Bytes::new(9),
         backlog_packets: 1,
         sojourn: Span::from_millis(3),

@@ -39,8 +39,6 @@ pub struct BundleSample {
     pub loss: Option<Ratio>,
     /// Share of acknowledged packets that arrived out of order.
     pub out_of_order: Option<Ratio>,
-    /// Elasticity of cross traffic: its response to pulses of the rate.
-    pub elasticity: Option<f64>,
     /// Bytes queued at the sendbox.
     pub backlog: Bytes,
     /// Packets queued at the sendbox.
@@ -76,7 +74,7 @@ pub struct BundleCounts {
     pub messages: u64,
 }
 
-const REAL_COLUMNS: [&str; 3] = ["loss", "out_of_order", "elasticity"];
+const REAL_COLUMNS: [&str; 2] = ["loss", "out_of_order"];
 
 pub(crate) fn columns() -> Vec<Column> {
     let integer = |name: &&str, unit| Column::new(name, unit, Kind::Integer);
@@ -113,7 +111,7 @@ pub(crate) fn columns() -> Vec<Column> {
     columns
 }
 
-pub(crate) fn row(sample: &BundleSample, name: ByteArray) -> [Cell; 30] {
+pub(crate) fn row(sample: &BundleSample, name: ByteArray) -> [Cell; 29] {
     let rate = |rate: Option<Bandwidth>| Cell::Optional(rate.map(Bandwidth::bits_per_sec));
     let time = |span: Option<Span>| Cell::Optional(span.map(Span::as_nanos));
     let share = |ratio: Option<Ratio>| Cell::Real(ratio.map(Ratio::as_f64));
@@ -133,7 +131,6 @@ pub(crate) fn row(sample: &BundleSample, name: ByteArray) -> [Cell; 30] {
         time(sample.queueing),
         share(sample.loss),
         share(sample.out_of_order),
-        Cell::Real(sample.elasticity),
         Cell::Integer(sample.backlog.count()),
         Cell::Integer(sample.backlog_packets),
         Cell::Integer(sample.waiting.as_nanos()),
@@ -170,7 +167,6 @@ impl BundleSample {
             capacity: None,
             loss: None,
             out_of_order: None,
-            elasticity: None,
             backlog: Bytes::ZERO,
             backlog_packets: 0,
             waiting: Span::ZERO,

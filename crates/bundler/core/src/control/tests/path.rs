@@ -5,7 +5,7 @@
 //! allows. The bottleneck is next to the sources; half of the round trip is after it, the other
 //! half is the return path.
 
-use std::{collections::VecDeque, f64::consts::PI};
+use std::collections::VecDeque;
 
 use base::{Bandwidth, Bytes, RandomStream, Span, Time};
 
@@ -25,12 +25,6 @@ pub(super) type Steps = Vec<(f64, f64)>;
 
 fn at(steps: &Steps, now: f64) -> f64 {
     steps.iter().take_while(|step| step.0 <= now).last().expect("the first is at 0").1
-}
-
-/// The sendbox's pulses at 7 Hz: up for a quarter of the period, then down by a third of it.
-fn pulse(now: f64) -> f64 {
-    let phase = (now * 7.0).fract();
-    if phase < 0.25 { (phase * 4.0 * PI).sin() } else { -((phase - 0.25) / 0.75 * PI).sin() / 3.0 }
 }
 
 /// Traffic of a sendbox's site.
@@ -84,8 +78,6 @@ pub(super) struct Path {
     pub(super) reverse: Steps,
     /// Maximum additional delay per packet after the bottleneck in seconds; the order is preserved.
     pub(super) jitter: f64,
-    /// Amplitude of the pulses on top of each controller's rate, as a share of the capacity.
-    pub(super) pulse: f64,
     /// Capacity of the bottleneck's queue in bytes.
     pub(super) buffer: f64,
     /// (from, to, what) in seconds.
@@ -104,7 +96,6 @@ impl Path {
             rtt: vec![(0.0, millis / 1e3)],
             reverse: vec![(0.0, 0.0)],
             jitter: 0.0,
-            pulse: 0.0,
             buffer: (2.0 * mbits * millis * 125.0).max(60.0 * PACKET),
             cross: Vec::new(),
             rebased: true,
@@ -578,7 +569,6 @@ impl Sender {
             self.bundle.law.start(start, &seen);
         }
         let rate = self.bundle.law.on_tick(&seen).bits_per_sec() as f64;
-        let pulse = path.pulse * pulse(now) * seen.capacity.bits_per_sec() as f64;
-        self.rate = (rate + pulse).max(FLOOR);
+        self.rate = rate.max(FLOOR);
     }
 }

@@ -101,7 +101,7 @@ impl<F: Fn(f64, bool) -> f64> Bench<F> {
                     limited: true,
                 })
             };
-            let action = self.guard.control(&seen, 0.003, false, rates);
+            let action = self.guard.control(&seen, 0.003, rates);
             let before = trial;
             trial = match action {
                 Action::Trial(rate) => Some(rate),

@@ -54,7 +54,6 @@ fn number(sample: &BundleSample, measure: Measure) -> Option<f64> {
         Measure::Waiting => time(Some(sample.waiting)),
         Measure::Loss => sample.loss.map(Ratio::as_f64),
         Measure::OutOfOrder => sample.out_of_order.map(Ratio::as_f64),
-        Measure::Elasticity => sample.elasticity,
         Measure::Backlog => Some(sample.backlog.count() as f64),
         _ => None,
     }

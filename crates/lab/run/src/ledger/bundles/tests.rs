@@ -61,7 +61,6 @@ fn status(state: State, mbits: Option<u64>, sent: u64) -> Status {
         capacity: None,
         loss: Some(Ratio::ZERO),
         out_of_order: None,
-        elasticity: None,
         backlog: Bytes::new(sent),
         backlog_packets: 1,
         sojourn: Span::from_millis(3),
