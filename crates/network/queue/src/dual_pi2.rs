@@ -1,4 +1,4 @@
-//! DualPI2 (RFC 9332, appendix A): a queue for L4S traffic beside one for classic traffic, with
+//! `DualPI2` (RFC 9332, appendix A): a queue for L4S traffic beside one for classic traffic, with
 //! coupled marking.
 //!
 //! Packets with ECT(1) or CE are in the L queue, others in the C queue. A PI controller on the
@@ -12,7 +12,7 @@ use base::{Span, Time};
 use crate::backlog::{Backlog, full, mark};
 use crate::{DropReason, Ecn, Queue, QueueLimit, Queued, Verdicts};
 
-/// DualPI2's parameters.
+/// `DualPI2`'s parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameters {
     /// Target delay of the C queue.
