@@ -12,7 +12,7 @@
 //! drops frames for slow readers. After the end of the lab, and for a finished run, frames come
 //! from the run folder. A run on the virtual clock has a separate socket: [`Simulation`].
 //!
-//! `access`, `socket` and `terminal` use [`Shared`], the state of the server that starts them.
+//! `access`, `socket` and `terminal` use `Shared`, the state of the server that starts them.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "not a public interface")]
 
