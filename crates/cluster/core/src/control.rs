@@ -5,6 +5,7 @@
 
 mod shard;
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use base::{Bandwidth, Bytes, Span};
@@ -323,6 +324,28 @@ pub enum Phase {
     Failed,
 }
 
+/// What a shard in [`Phase::Preparing`] waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Awaited {
+    /// The start of its process.
+    Process,
+    /// Its process to build the lab.
+    Lab,
+    /// The first offset to the clock of agent 0.
+    Clock,
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Process => "its process has not started",
+            Self::Lab => "its process still builds the lab",
+            Self::Clock => "its clock offset to the first agent is not known",
+        })
+    }
+}
+
 /// Sent by an agent for each shard every 500 ms and whenever the phase changes. It has the whole
 /// state, so that a lost report does no harm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -332,6 +355,8 @@ pub struct Report {
     /// Increases with each report.
     pub sequence: u64,
     pub phase: Phase,
+    #[serde(default)]
+    pub awaited: Option<Awaited>,
     /// The reason, if the shard has failed or the agent ended it.
     pub failure: Option<Refusal>,
     pub progress: Option<ShardProgress>,

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use base::{Span, Time};
 
 use crate::AgentId;
-use crate::control::{HEAD_START, OnLoss, Order, Phase, Refusal, Report, Reserved};
+use crate::control::{Awaited, HEAD_START, OnLoss, Order, Phase, Refusal, Report, Reserved};
 
 /// Max time for an agent to reserve resources.
 pub const RESERVE_TIMEOUT: Span = Span::from_secs(10);
@@ -121,6 +121,7 @@ struct Agent {
     reserved: Option<Reserved>,
     acknowledged: bool,
     phase: Option<Phase>,
+    awaited: Option<Awaited>,
     idle: bool,
     sequence: u64,
     alive: bool,
@@ -134,6 +135,15 @@ impl Agent {
     /// Whether its shard can still be controlled.
     fn is_available(&self) -> bool {
         self.alive && !self.shard_lost
+    }
+
+    /// Why its shard is not ready, by its last report.
+    fn why_not_ready(&self) -> String {
+        match (self.phase, self.awaited) {
+            (_, Some(awaited)) => awaited.to_string(),
+            (None, _) => "no report of it was received".to_owned(),
+            (Some(phase), None) => format!("it is {phase:?} by its last report").to_lowercase(),
+        }
     }
 
     fn is_finished(&self) -> bool {
@@ -260,6 +270,7 @@ impl Coordinator {
         }
         agent.sequence = report.sequence;
         agent.phase = Some(report.phase);
+        agent.awaited = report.awaited;
         agent.idle = report.progress.as_ref().is_some_and(|progress| progress.idle);
         if report.phase == Phase::Failed {
             let refusal = report.failure.clone().unwrap_or_else(|| Refusal {
@@ -412,9 +423,13 @@ impl Coordinator {
             Step::Reserving => {
                 self.abort_late("did not answer within 10 s", |agent| agent.reserved.is_some());
             }
-            Step::Preparing => self.abort_late("did not build its shard within 120 s", |agent| {
-                agent.phase == Some(Phase::Ready)
-            }),
+            Step::Preparing => {
+                let is_ready = |agent: &Agent| agent.phase == Some(Phase::Ready);
+                let late = self.agents.iter().find(|agent| !is_ready(agent));
+                let why = late.map_or_else(String::new, Agent::why_not_ready);
+                let text = format!("did not build its shard within 120 s: {why}");
+                self.abort_late(&text, is_ready);
+            }
             Step::Choosing | Step::Starting => {
                 self.abort_late("did not acknowledge the start within 5 s", |agent| {
                     agent.acknowledged

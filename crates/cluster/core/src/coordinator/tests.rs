@@ -98,6 +98,7 @@ impl Script {
             instance: 100 + u64::from(agent),
             sequence: self.sequence,
             phase,
+            awaited: (phase == Preparing).then_some(Awaited::Clock),
             failure,
             progress: Some(ShardProgress { idle, ..ShardProgress::default() }),
             lost,
@@ -218,6 +219,26 @@ fn failure_before_start_drops_lab_on_all_agents() {
 }
 
 #[test]
+fn names_what_a_late_shard_waits_for() {
+    let cases: &[(&[Event], &str)] = &[
+        (&[Is(0, Ready)], "no report of it was received"),
+        (&[Is(0, Ready), Is(1, Preparing)], "its clock offset to the first agent is not known"),
+        (&[Is(0, Ready), Is(1, Phase::Reserved)], "it is reserved by its last report"),
+    ];
+    for (reports, why) in cases {
+        let mut script = Script::new(2, OnLoss::Stop);
+        script.play(&[Reserved(0), Reserved(1)]);
+        script.play(reports);
+        script.coordinator.on_wake(script.now + PREPARE_TIMEOUT);
+        let ended = std::iter::from_fn(|| script.coordinator.poll()).last();
+        let text = format!("did not build its shard within 120 s: {why}");
+        let refusal = Refusal { text, code: 4 };
+        let agent = Some(AgentId(1));
+        assert_eq!(ended, Some(Output::Ended(Ending::Failed { agent, refusal })));
+    }
+}
+
+#[test]
 fn reacts_to_events_after_start() {
     let cases: &[(OnLoss, &[Event], &[&str])] = &[
         (OnLoss::Stop, &[Lost(1)], &["stop 0"]),
@@ -316,6 +337,7 @@ fn ignores_old_and_foreign_reports() {
         instance: 7,
         sequence: sequence + 1,
         phase: Failed,
+        awaited: None,
         failure: None,
         progress: None,
         lost: None,

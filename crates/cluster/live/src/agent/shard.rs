@@ -11,7 +11,7 @@ use std::thread;
 use base::{Span, Time};
 use cluster::AgentId;
 use cluster::control::{
-    FromShard, HEAD_START, MEMBERSHIP_FILE, Membership, Offer, OnLoss, Phase, Prepare,
+    Awaited, FromShard, HEAD_START, MEMBERSHIP_FILE, Membership, Offer, OnLoss, Phase, Prepare,
     ProgramEvent, Refusal, Report, Reserve, ShardProgress, ToShard,
 };
 use zenoh::Wait;
@@ -153,6 +153,15 @@ impl Shard {
         self.reported != Some(self.phase)
     }
 
+    /// What it waits for while it is prepared.
+    fn awaited(&self) -> Option<Awaited> {
+        (self.phase == Phase::Preparing).then_some(match (&self.process, self.built) {
+            (None, _) => Awaited::Process,
+            (Some(_), false) => Awaited::Lab,
+            (Some(_), true) => Awaited::Clock,
+        })
+    }
+
     pub(super) fn report(&mut self, bus: &Bus, instance: u64) {
         self.sequence += 1;
         self.reported = Some(self.phase);
@@ -161,6 +170,7 @@ impl Shard {
             instance,
             sequence: self.sequence,
             phase: self.phase,
+            awaited: self.awaited(),
             failure: self.failure.clone(),
             progress: self.progress.clone(),
             lost: self.ended_by,
