@@ -185,6 +185,19 @@ def models(table, repetitions, short):
                 table.ours("sim-models", what, "a packet", "ns", each)
 
 
+def start(table, repetitions, short):
+    """Time to read a lab of 10,000 nodes and to route the packets of one of its flows."""
+    routers = 500 if short else 5_000
+    lab = (
+        f'[[generate]]\nkind = "barabasi-albert"\nrouters = {routers}\nlinks = 2\nhosts = 1\n'
+        + flow("h1", f"h{routers}") + 'size = "10 kB"\n'
+    )
+    for _ in range(repetitions):
+        mine, _ = labs.simulate(head("start", 1) + lab)
+        what = f"{2 * routers} nodes"
+        table.ours("sim-start", what, "processor time", "s", mine["cpu_s"], at_most=1)
+
+
 ROWS = {
     "sim-dumbbell": dumbbell,
     "sim-flow": one_flow,
@@ -192,4 +205,5 @@ ROWS = {
     "sim-fluid": fluid,
     "sim-memory": memory,
     "sim-models": models,
+    "sim-start": start,
 }

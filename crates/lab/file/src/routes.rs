@@ -2,8 +2,8 @@
 //!
 //! The addresses of a host are distinct destinations, each reached through its own link; all
 //! addresses of a router are reached by the shortest path to the router. Tables are per attachment
-//! point, so a thousand hosts on one switch share one table. Tables to nodes without hosts are
-//! computed on first use.
+//! point, so a thousand hosts on one switch share one table. Tables are computed on first use:
+//! traffic of a few hosts in a large network needs only a few.
 
 use std::sync::OnceLock;
 
@@ -79,17 +79,16 @@ impl Routes {
     /// If `link_up` is shorter than the plan's list of links.
     pub fn compute(plan: &Plan, link_up: &[bool]) -> Self {
         let ground = Ground::of(plan, link_up);
-        let mut routes = Self {
+        Self {
             own: (0..ground.ifaces.len()).map(IfaceId::at).collect(),
             towards: (0..ground.graph.len()).map(|_| OnceLock::new()).collect(),
             ground,
-        };
-        routes.fill(plan);
-        routes
+        }
     }
 
-    /// Computes the tables that traffic between hosts needs.
-    fn fill(&mut self, plan: &Plan) {
+    /// Computes the tables that traffic between any hosts of `plan` needs, so that no packet on the
+    /// wall clock waits for one.
+    pub fn fill(&self, plan: &Plan) {
         for iface in plan.ifaces.iter().filter(|i| plan.nodes[i.node.index()].kind == Role::Host) {
             let peer = self.ground.ifaces[iface_index(plan, iface)].peer;
             if let Place::Core { row, transit: true } = self.ground.nodes[peer.index()] {

@@ -97,6 +97,7 @@ impl KernelChanges {
             self.link_up[link.index()] = *up;
         }
         if let Some(forwarding) = forwarding {
+            forwarding.fill(&self.plan);
             self.routes = Arc::clone(forwarding);
         }
         let (mut fabric_ends, mut nodes) = (Batch::new(), Vec::new());

@@ -168,6 +168,7 @@ impl Running {
         let plan = Arc::clone(&job.plan);
         let link_up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
         let routes = Arc::new(Routes::compute(&plan, &link_up));
+        routes.fill(&plan);
         let mut warnings = Vec::new();
         warn_all(&mut warnings, &side.notices);
         warnings.extend(privileged_programs(&job));
