@@ -209,6 +209,11 @@ class Run:
     control = samples("control", "Samples of explicit rate control.")
     sessions = samples("sessions", "Rate-controlled sessions.")
     subflows = samples("subflows", "Samples of subflows of multipath flows.")
+    tcp = samples(
+        "tcp",
+        "Variables of TCP senders, a row for each change, with `tcp_events` on the virtual clock.\n\n"
+        "Columns: times in ns, windows and payload in bytes.",
+    )
     bundles = samples("bundles", "Samples of bundles.")
     shares = samples("shares", 'Samples of shares with `model = "collapsed"`.')
 

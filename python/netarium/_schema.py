@@ -1548,6 +1548,7 @@ class Keys(Sections):
         seed: Optional[Union[int, Sweep]] = None,
         sharing: Optional[Union[Literal["rtt-max-min", "max-min", "slbn", "none"], Sweep]] = None,
         start_jitter: Optional[Union[Time, Sweep]] = None,
+        tcp_events: Optional[Union[Union[bool, Sequence[str]], Sweep]] = None,
         tick: Optional[Union[Time, Sweep]] = None,
         tolerance: Optional[Union[Union[Time, Tolerance], Sweep]] = None,
         uplink: Optional[Union[Union[bool, str], Sweep]] = None,
@@ -1561,7 +1562,8 @@ class Keys(Sections):
             acks: With `model = "collapsed"`: whether TCP segments without payload count in the
                 sharing; otherwise they bypass it. Default: false.
             capture: Interfaces whose packets are written to pcapng files: `true` (all of all
-                hosts), nodes (`"alice"`, `"h*"`) or interfaces (`"r1.eth0"`). Default: false.
+                hosts), nodes (`"alice"`, `"h*"`) or interfaces (`"r1.eth0"`). Packets of `netarium
+                sim` have headers only. Default: false.
             duration: Maximum duration of the run. It ends earlier when all programs that are not
                 services and all finite flows have finished and no event is pending. Default: 60 s.
             interval: Sampling interval of counters. Default: 100 ms.
@@ -1589,6 +1591,9 @@ class Keys(Sections):
             start_jitter: Maximum random delay after `start` of flows without their own `jitter`.
                 `"0 s"` also disables it for replicated runs. Default: 0 s; with `netarium sweep
                 --repeat` 100 ms or 1 % of `duration`, whichever is less.
+            tcp_events: Flows of which `netarium sim` records each change of the congestion window,
+                the slow-start threshold and the RTT, in `tcp.parquet`: `true` (all over TCP), or
+                names of flows (`"bulk"`, `"a-*"`). Default: false.
             tick: Release grid: packets leave at its first point at or after their deadline.
                 Default: 100 us while more than 20,000 packets/s pass, else none.
             tolerance: Maximum effect of the machine on the results of a trusted run. A text sets

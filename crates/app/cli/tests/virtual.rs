@@ -4,6 +4,7 @@
 mod r#virtual {
     #[path = "../programs/bench.rs"]
     mod bench;
+    mod captures;
     mod cell;
     mod diff;
     mod export;

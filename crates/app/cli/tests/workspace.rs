@@ -101,6 +101,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "network-transport",
             "network-workload",
             "network-sharing",
+            "network-wire",
             "network-agreement",
             "ratecontrol-core",
             "bundler-core",

@@ -72,6 +72,7 @@ fn empty() -> Plan {
         events: Vec::new(),
         mirrors: Vec::new(),
         captures: Vec::new(),
+        tcp_events: Vec::new(),
         record: false,
         writable: Vec::new(),
         limits: lab::plan::Limits { events: 1, memory: base::Bytes::new(1) },

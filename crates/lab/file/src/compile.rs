@@ -137,6 +137,7 @@ pub(crate) fn compile(
     compiler.read_cluster();
     compiler.give_addresses();
     compiler.read_captures();
+    compiler.read_tcp_events();
     compiler.read_events();
     compiler.read_expectations();
     compiler.check();
@@ -234,6 +235,7 @@ fn settings(input: &Input<'_>, sink: &mut Sink) -> Plan {
         events: Vec::new(),
         mirrors: Vec::new(),
         captures: Vec::new(),
+        tcp_events: Vec::new(),
         record: lab.read(LAB.record),
         writable: nodes::writable_folders(lab, sink),
         limits: Limits { events: limits.read(LIMITS.events), memory: limits.read(LIMITS.memory) },

@@ -82,6 +82,8 @@ pub struct Plan {
     pub mirrors: Vec<Mirror>,
     /// Interfaces whose packets are written to pcapng files.
     pub captures: Vec<IfaceId>,
+    /// Flows whose TCP variables are recorded with each change (virtual clock).
+    pub tcp_events: Vec<FlowId>,
     /// Record the packets that enter the fabric, so that `netarium replay` can repeat
     /// the run (wall clock).
     pub record: bool,
@@ -567,6 +569,11 @@ impl Flow {
 }
 
 impl Traffic {
+    /// Whether it has TCP connections.
+    pub const fn is_over_tcp(&self) -> bool {
+        !matches!(self, Self::Paced { .. } | Self::Controlled { .. } | Self::Queries(_))
+    }
+
     /// Whether the traffic has a size or count after which the flow sends nothing more.
     pub fn is_finite(&self) -> bool {
         match self {

@@ -201,6 +201,10 @@ fn lab(plan: &Plan) -> Vec<Pair> {
         text(&format!("{}.{}", node_name(plan, iface.node), iface.name))
     });
     pairs.push(("capture", list(captures)));
+    let flows = plan.tcp_events.iter().map(|flow| text(&plan.flows[flow.index()].name));
+    if !plan.tcp_events.is_empty() {
+        pairs.push(("tcp_events", list(flows)));
+    }
     pairs.push(LAB.record.pair(plan.record));
     if !plan.writable.is_empty() {
         pairs.push(("writable", paths(&plan.writable)));

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use self::reserve::Reserve;
 use crate::record::{Failure, FailureKind, SCHEMA, Status, Topology};
-use crate::sample::{bundle, control, shares, subflow};
+use crate::sample::{bundle, control, shares, subflow, tcp};
 use crate::{Error, RunRecord, files, table};
 
 pub(crate) mod reserve;
@@ -269,7 +269,7 @@ impl RunFolder {
 
     fn join_tables(&self) -> Result<(), Error> {
         let tables = ["links.parquet", "flows.parquet", "transfers.parquet", shares::FILE];
-        let more = [control::FILE, control::SESSIONS_FILE, bundle::FILE, subflow::FILE];
+        let more = [control::FILE, control::SESSIONS_FILE, bundle::FILE, subflow::FILE, tcp::FILE];
         let each = tables.into_iter().chain(more).map(|name| table::join_parts(&self.file(name)));
         each.fold(Ok(()), Result::and)
     }

@@ -12,6 +12,7 @@
 #![allow(missing_docs)]
 
 pub mod calls;
+mod captures;
 mod complete;
 pub mod effect;
 mod error;
@@ -38,6 +39,7 @@ pub mod table;
 pub mod verdict;
 pub mod waits;
 
+pub use captures::Captures;
 pub use complete::{RunResults, complete};
 pub use error::Error;
 pub use exit::Exit;

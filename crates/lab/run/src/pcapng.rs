@@ -44,21 +44,20 @@ pub fn interface_description(out: &mut Vec<u8>, name: &str, description: &str) {
     });
 }
 
-/// Appends a packet of the section's first interface. `unix_ns` is its time stamp, an
-/// empty `comment` is omitted.
+/// Appends a packet of the section's first interface. `bytes` are the first ones of its `length`
+/// bytes, `unix_ns` is its time stamp, an empty `comment` is omitted.
 pub fn enhanced_packet(
     out: &mut Vec<u8>,
     unix_ns: u64,
     outbound: bool,
-    bytes: &[u8],
+    (bytes, length): (&[u8], u32),
     comment: &str,
 ) {
     block(out, ENHANCED_PACKET, |out| {
-        let length = bytes.len() as u32;
         out.extend_from_slice(&0u32.to_le_bytes());
         out.extend_from_slice(&((unix_ns >> 32) as u32).to_le_bytes());
         out.extend_from_slice(&(unix_ns as u32).to_le_bytes());
-        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(bytes);
         pad(out, bytes.len());

@@ -11,6 +11,7 @@ use base::Time;
 use crate::live::Tap;
 use crate::sample::bundle::BundleSample;
 use crate::sample::control::{ControlSample, SessionRow};
+use crate::sample::tcp::TcpEvent;
 use crate::{
     Error, FlowSample, Level, LinkSample, PacketRecord, RunFolder, ShareSample, SubflowSample,
     Transfer,
@@ -77,6 +78,7 @@ pub(super) enum Message {
     Control(Box<ControlSample>),
     Bundle(Box<BundleSample>),
     Subflow(Box<SubflowSample>),
+    Tcp(Box<TcpEvent>),
     Sessions(Vec<String>, Vec<SessionRow>),
     Packet {
         at: Time,
@@ -84,6 +86,8 @@ pub(super) enum Message {
         outbound: bool,
         comment: Comment,
         bytes: Box<[u8]>,
+        /// Length of the whole packet in bytes.
+        length: u32,
     },
     Log {
         at: Time,
@@ -271,6 +275,10 @@ impl RecorderHandle {
         self.send(Message::Subflow(Box::new(sample)));
     }
 
+    pub fn tcp(&self, event: TcpEvent) {
+        self.send(Message::Tcp(Box::new(event)));
+    }
+
     /// Records rate-controlled sessions at the end of a run. Rows refer to the names in
     /// `populations` by position.
     pub fn sessions(&self, populations: Vec<String>, rows: Vec<SessionRow>) {
@@ -309,6 +317,7 @@ impl RecorderHandle {
             outbound: packet.outbound,
             comment: packet.dropped.map_or("", crate::DropReason::as_str),
             bytes: packet.bytes.into(),
+            length: packet.length,
         };
         if queued + length > MAX_QUEUED_PACKET_BYTES || !self.deliver(message()) {
             self.shared.packet_len.fetch_sub(length, Relaxed);

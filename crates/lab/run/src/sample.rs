@@ -10,6 +10,7 @@ pub mod control;
 mod join;
 pub mod shares;
 pub mod subflow;
+pub mod tcp;
 
 /// Why the emulated network or the host dropped a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -232,8 +233,10 @@ pub struct PacketRecord<'a> {
     pub outbound: bool,
     /// Why the network dropped it; `None` if it did not.
     pub dropped: Option<DropReason>,
-    /// The packet, starting with the IP header.
+    /// The packet, starting with the IP header; possibly only its first bytes.
     pub bytes: &'a [u8],
+    /// Length of the whole packet in bytes.
+    pub length: u32,
 }
 
 /// The severity of a log line.

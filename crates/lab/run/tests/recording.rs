@@ -58,8 +58,8 @@ fn udp_packet() -> Vec<u8> {
 }
 
 fn capture(recorder: &Recorder, at: Time, outbound: bool, dropped: Option<DropReason>) {
-    let (capture, bytes) = (CaptureId(0), &*udp_packet());
-    recorder.handle().packet(&PacketRecord { at, capture, outbound, dropped, bytes });
+    let (capture, bytes, length) = (CaptureId(0), &*udp_packet(), 36);
+    recorder.handle().packet(&PacketRecord { at, capture, outbound, dropped, bytes, length });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use lab::Diagnostics;
 use lab::live::LiveChanges;
 use lab::plan::{Event, Plan};
 use run::record::RateControl;
-use run::{BundleLedger, FlowResult};
+use run::{BundleLedger, FlowResult, RecorderHandle};
 use run::{ControlSample, FlowSample, SessionRow, SubflowSample, Transfer};
 use timeline::{Components, Moment, Rank};
 
@@ -24,6 +24,14 @@ pub trait Engine: Components {
     fn is_stuck(&self) -> bool {
         false
     }
+
+    /// Whether it has packets and connections, for captures and TCP events.
+    fn has_packets(&self) -> bool {
+        false
+    }
+
+    /// Writes the captures and TCP events of the original plan from now on.
+    fn record(&mut self, _plan: &Plan, _recorder: &RecorderHandle) {}
 
     /// Advances the clock to `until`; all events up to it have been handled.
     fn reach(&mut self, until: Time);

@@ -1,6 +1,6 @@
 //! The state of a flow over the whole run: start, counters and end.
 
-use base::{Bandwidth, Span, Time};
+use base::{Bandwidth, FlowId, Span, Time};
 use run::{FlowCounters, FlowLifetime, FlowResult, FlowSample, Outcome, SubflowSample, Transfer};
 
 use crate::app::{App, ConnectionEvent, FlowParameters, Observed, Progress, Scope};
@@ -52,6 +52,11 @@ impl Flow {
             past: None,
             touched: false,
         }
+    }
+
+    /// Its identifier in the original plan.
+    pub(crate) const fn id(&self) -> FlowId {
+        self.parameters.id
     }
 
     fn deadline(&self) -> Option<Time> {

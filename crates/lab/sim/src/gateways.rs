@@ -119,7 +119,7 @@ impl Parcels {
         let hash = |end: IfaceId| self.hashes.get(&end).copied().unwrap_or_default();
         let (flow, ticket) = (mix(hash(ends.from), hash(ends.to)), self.tickets.put(at, contents));
         Packet {
-            body: Body::Gateways { ticket },
+            body: Body::Gateways { ticket, from: ends.from },
             first: 0,
             count: 1,
             to: Some(ends.to),
@@ -153,7 +153,7 @@ impl Driver<Body> for Host<'_> {
             }
             Body::Datagram { sequence, .. } => (halves(sequence), 0, 1 << 9),
             Body::Control { ticket } => (halves(ticket), 0, 1 << 10),
-            Body::Gateways { ticket } => (halves(ticket), 0, 1 << 11),
+            Body::Gateways { ticket, .. } => (halves(ticket), 0, 1 << 11),
         };
         let fields = Fields {
             flow: packet.flow,
@@ -191,7 +191,7 @@ impl Driver<Body> for Host<'_> {
     }
 
     fn open(&mut self, packet: &Packet<Body>) -> Option<Contents<Body>> {
-        let Body::Gateways { ticket } = packet.body else { return None };
+        let Body::Gateways { ticket, .. } = packet.body else { return None };
         // A bit error fails the checksum.
         self.parcels.tickets.take(ticket).filter(|_| packet.corrupt.is_none())
     }

@@ -17,6 +17,7 @@
 
 mod app;
 mod canonical;
+mod capture;
 mod connections;
 mod control;
 mod engine;
@@ -34,6 +35,7 @@ mod replay;
 pub mod run;
 pub mod sessions;
 pub mod sweep;
+mod tcp_events;
 mod tickets;
 mod trace;
 

@@ -14,6 +14,7 @@ use transport::tcp::{Config, Ect, Endpoint, Flags, Segment, Statistics};
 
 pub(crate) use crate::connections::State;
 use crate::connections::{Connection, Connections, End};
+use crate::tcp_events::TcpEvents;
 use crate::tickets::Ticket;
 
 /// Initial TTL of packets.
@@ -30,14 +31,15 @@ const CONTROL: u32 = u32::MAX;
 /// The contents of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body {
-    /// A segment to one end of a connection.
-    Segment { end: EndId, segment: Segment },
+    /// A segment to one end of a connection. `from` is the interface that is the sender's address,
+    /// `syn_options` the sender's maximum segment size and window scale.
+    Segment { end: EndId, segment: Segment, from: IfaceId, syn_options: (u16, u8) },
     /// A datagram of a flow; its sequence number is split in halves to keep the alignment at 4.
     Datagram { flow: u32, sequence: [u32; 2] },
     /// A control packet of explicit rate control; the ticket refers to its contents.
     Control { ticket: Ticket },
     /// A datagram between the gateways of a bundle; the ticket refers to its contents.
-    Gateways { ticket: Ticket },
+    Gateways { ticket: Ticket, from: IfaceId },
 }
 
 /// One end of a connection: twice the connection's number, plus 1 for the accepting end.
@@ -125,6 +127,7 @@ pub(crate) struct Net {
     /// Bytes on the wire per packet beyond layer 3, for rate control.
     pub(crate) overhead: u32,
     agreement: Option<Box<AgreementClient>>,
+    pub(crate) tcp_events: Option<Box<TcpEvents>>,
 }
 
 /// The agreement of a network on one host, if its flows must agree on shares of links.
@@ -163,6 +166,7 @@ impl Net {
             session_requests: VecDeque::new(),
             overhead: 0,
             agreement: None,
+            tcp_events: None,
         }
     }
 
@@ -288,7 +292,8 @@ impl Net {
                 Ect::Zero => Ecn::Capable,
                 Ect::One => Ecn::L4s,
             };
-            let body = Body::Segment { end: end.peer(), segment };
+            let (end, from, syn_options) = (end.peer(), leg.own, here.tcp.syn_options());
+            let body = Body::Segment { end, segment, from, syn_options };
             let packet = packet(leg, self.now, body, here.hash, bytes, ecn);
             send(&mut self.fabric, self.now, leg, here.out, packet);
         }
@@ -297,6 +302,11 @@ impl Net {
         {
             here.armed = at.max(self.now);
             self.timers.push(here.armed, end.0);
+        }
+        if let Some(events) = self.tcp_events.as_mut().filter(|all| all.records(connection.flow)) {
+            let hash = connection.ends[0].hash;
+            let statistics = connection.ends[end.side()].tcp.statistics();
+            events.record(self.now, connection.flow, end, hash, &statistics);
         }
     }
 

@@ -6,21 +6,23 @@ use std::sync::Arc;
 use base::{FlowId, Histogram, IfaceId, LinkId, Time};
 use bundler::sendbox::Status;
 use bundler_lab::Change;
-use fabric::{LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
+use fabric::{DropReason, LinkStats, NodeKind, Output, Packet, QueueLevel, Share};
 use lab::Diagnostics;
 use lab::live::LiveChanges;
 use lab::plan::{Action, Event, Plan, Role};
-use run::{BundleLedger, ChangeKind, FlowResult, Schedule};
+use run::{BundleLedger, ChangeKind, FlowResult, RecorderHandle, Schedule};
 use run::{FlowSample, SubflowSample, Transfer};
 use timeline::{Components, NextWakes};
 
 use crate::app::ConnectionEvent;
 use crate::canonical::Canonical;
+use crate::capture::Captures;
 use crate::control::Control;
 use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::gateways::Gateways;
 use crate::net::{Body, Net, Timer};
+use crate::tcp_events::TcpEvents;
 use crate::{Error, Result, control, parameters};
 
 /// Packets that may leave the network at one time because of each other: several seconds of
@@ -50,6 +52,7 @@ pub struct Simulation {
     links: Vec<usize>,
     /// Index of each flow of the original plan in the sorted plan.
     order: Vec<usize>,
+    captures: Option<Captures>,
     /// Whether the lab has a finite flow.
     finite: bool,
     is_stuck: bool,
@@ -95,6 +98,7 @@ impl Simulation {
             flow.arm(&mut net);
         }
         Ok(Self {
+            captures: None,
             finite: net.pending > 0,
             is_stuck: false,
             net,
@@ -241,14 +245,38 @@ impl Simulation {
             match output {
                 Output::Deliver { iface, packet, .. } => self.deliver(iface, packet),
                 Output::Local { packet, .. } => self.receive(&packet),
+                Output::Seen { iface, sent, packet, at } => {
+                    self.write_capture((iface, sent), &packet, None, at);
+                }
                 // The link counts the packet; TCP detects the loss, as with a filter on the path.
-                Output::Refused { .. }
-                | Output::Dropped { .. }
-                | Output::Seen { .. }
-                | Output::Mirrored { .. } => {}
+                Output::Dropped { iface, packet, reason, at } => {
+                    self.write_capture((iface, true), &packet, Some(reason), at);
+                }
+                Output::Refused { .. } | Output::Mirrored { .. } => {}
             }
         }
         self.is_stuck = true;
+    }
+
+    fn write_capture(
+        &self,
+        place: (IfaceId, bool),
+        packet: &Packet<Body>,
+        dropped: Option<DropReason>,
+        at: Time,
+    ) {
+        if let Some(captures) = &self.captures {
+            captures.write((&self.plan, &self.net.legs), place, packet, dropped, at);
+        }
+    }
+
+    /// Converts an interface of the sorted plan to that of the original plan.
+    fn original_ifaces(&self) -> impl Fn(IfaceId) -> IfaceId + use<> {
+        let mut original = vec![0; self.links.len()];
+        for (parameters, sorted) in self.links.iter().enumerate() {
+            original[*sorted] = parameters;
+        }
+        move |id: IfaceId| IfaceId::at(original[id.index() / 2] * 2 + id.index() % 2)
     }
 
     /// Delivers a packet that leaves the network through an interface: to an access router,
@@ -271,7 +299,7 @@ impl Simulation {
 
     fn receive(&mut self, packet: &Packet<Body>) {
         match packet.body {
-            Body::Segment { end, segment } => {
+            Body::Segment { end, segment, .. } => {
                 // A bit error fails the checksum.
                 if packet.corrupt.is_some() {
                     return;
@@ -322,6 +350,24 @@ impl Engine for Simulation {
         self.is_stuck
     }
 
+    fn has_packets(&self) -> bool {
+        true
+    }
+
+    fn record(&mut self, plan: &Plan, recorder: &RecorderHandle) {
+        if !plan.captures.is_empty() {
+            let mut captures = Captures::new(recorder.clone(), run::Captures::of(plan).ifaces);
+            let original = self.original_ifaces();
+            captures.watch(&mut self.net.fabric, original);
+            self.captures = Some(captures);
+        }
+        if !plan.tcp_events.is_empty() {
+            let wanted = |flow: &Flow| plan.tcp_events.contains(&flow.id()).then_some(flow.id());
+            let flows = self.flows.iter().map(wanted).collect();
+            self.net.tcp_events = Some(Box::new(TcpEvents::new(recorder.clone(), flows)));
+        }
+    }
+
     fn reach(&mut self, until: Time) {
         self.net.now = self.net.now.max(until);
         // Counters include transmissions up to the present time.
@@ -366,11 +412,7 @@ impl Engine for Simulation {
     }
 
     fn shares(&self) -> Vec<Share> {
-        let mut original = vec![0; self.links.len()];
-        for (parameters, sorted) in self.links.iter().enumerate() {
-            original[*sorted] = parameters;
-        }
-        let iface = |id: IfaceId| IfaceId::at(original[id.index() / 2] * 2 + id.index() % 2);
+        let iface = self.original_ifaces();
         let share = |s: Share| Share { from: iface(s.from), to: iface(s.to), ..s };
         self.net.fabric.shares().map(share).collect()
     }

@@ -113,13 +113,15 @@ fn engine(plan: &Plan) -> Result<Box<dyn Simulator>> {
 /// Runs to the end and writes the record.
 fn simulate(
     plan: &Plan,
-    engine: Box<dyn Simulator>,
+    mut engine: Box<dyn Simulator>,
     folder: &RunFolder,
     record: RunRecord,
     options: &Options,
     progress: &mut dyn FnMut(&Progress),
     stop: &AtomicBool,
 ) -> std::result::Result<RunRecord, run::Error> {
+    let mut captures = run::Captures::of(plan).names;
+    captures.truncate(if engine.has_packets() { plan.captures.len() } else { 0 });
     let recorder = Recorder::start(
         folder,
         &RecorderOptions {
@@ -128,10 +130,11 @@ fn simulate(
             flows: plan.flows.iter().map(|flow| flow.name.clone()).collect(),
             bundles: plan.bundles.iter().map(|bundle| bundle.name.clone()).collect(),
             nodes: plan.nodes.iter().map(|node| node.name.clone()).collect(),
-            captures: Vec::new(),
+            captures,
             lossless: true,
         },
     )?;
+    engine.record(plan, &recorder.handle());
     let view = options.live.as_ref().map(|live| {
         live.begin(plan, &record, folder.path(), engine.can_set());
         recorder.handle().connect(Arc::clone(live.tap()));
@@ -425,7 +428,7 @@ impl Running<'_> {
             peak_memory_bytes: alone.then(peak_memory).flatten(),
         });
         record.events = std::mem::take(&mut self.events);
-        record.warnings = ignored(self.plan);
+        record.warnings = ignored(self.plan, self.engine.has_packets());
         record.warnings.extend(self.engine.warnings(self.plan));
         if let Some((control, names, rows)) = self.engine.control() {
             record.control = Some(control);
@@ -472,10 +475,13 @@ const fn model(model: Model) -> &'static str {
 }
 
 /// Features of the lab that simulated packets do not support.
-fn ignored(plan: &Plan) -> Vec<String> {
+fn ignored(plan: &Plan, has_packets: bool) -> Vec<String> {
     let mut warnings = Vec::new();
-    if !plan.captures.is_empty() {
-        warnings.push("captures are omitted: simulated packets carry no bytes".to_owned());
+    if !plan.captures.is_empty() && !has_packets {
+        warnings.push("captures are omitted: this model has no packets".to_owned());
+    }
+    if !plan.tcp_events.is_empty() && !has_packets {
+        warnings.push("TCP events are omitted: this model has no packets".to_owned());
     }
     if plan.mirrors.iter().any(|mirror| mirror.to == MirrorTarget::File) {
         warnings.push("mirror files are omitted: simulated packets carry no bytes".to_owned());

@@ -286,11 +286,12 @@ impl State {
         let narrow = [tunnel.route.hops[joined.narrowest]];
         let mut candidates = narrow.iter().chain(&*tunnel.route.hops);
         let reported = candidates.find(|iface| fabric.links[iface.index()].watched).copied();
+        let is_prompt = reported.is_some_and(|iface| fabric.links[iface.index()].is_prompt);
         let link = &mut fabric.links[own + at];
-        link.watched = reported.is_some();
+        (link.watched, link.is_prompt) = (reported.is_some(), is_prompt);
         link.from = reported.unwrap_or(tunnel.key.from);
         link.mirrors = joined.mirrors;
-        link.observed = link.watched || link.mirrors != 0;
+        link.observed = link.reports_at_once();
         if link.up && !joined.up {
             link.take_down(now, &mut fabric.packets);
         }

@@ -49,6 +49,8 @@ pub(crate) struct Link {
     pub(crate) observed: bool,
     /// Whether packets at its sending end are copied.
     pub(crate) watched: bool,
+    /// Whether drops of watched packets are reported at once.
+    pub(crate) is_prompt: bool,
     /// Whether the link treats all segments of a super-packet equally.
     uniform: bool,
     /// MTU in layer-3 bytes; 0 means unlimited.
@@ -99,6 +101,7 @@ impl Link {
             up: true,
             observed: false,
             watched: false,
+            is_prompt: false,
             uniform: is_uniform(&config),
             mtu: config.mtu.count() as u32,
             overhead: config.rate.overhead(overhead),
@@ -144,6 +147,11 @@ impl Link {
                 corrupt: stream("corrupt"),
             }));
         }
+    }
+
+    /// Whether its watchers or mirrors need each of its actions at once.
+    pub(crate) const fn reports_at_once(&self) -> bool {
+        self.watched && self.is_prompt || self.mirrors != 0
     }
 
     /// Whether a super-packet may cross without being split. A link that has just become unlimited

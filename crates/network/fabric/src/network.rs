@@ -357,7 +357,14 @@ impl<B: Clone + 'static> Fabric<B> {
     /// Copies the packets that cross `iface`, and those that its link drops, to the outputs.
     pub fn watch(&mut self, iface: IfaceId) {
         let link = &mut self.links[iface.index()];
-        (link.watched, link.observed) = (true, true);
+        (link.is_prompt, link.observed) = (true, true);
+        self.watch_lazily(iface);
+    }
+
+    /// As [`Self::watch`], but drops are reported when the link next accepts or delivers a packet.
+    /// It needs no further events, so that the order of simultaneous events stays the same.
+    pub fn watch_lazily(&mut self, iface: IfaceId) {
+        self.links[iface.index()].watched = true;
         self.reschedule(iface.index());
     }
 

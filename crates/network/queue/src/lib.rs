@@ -90,6 +90,16 @@ impl Ecn {
             _ => Self::Marked,
         }
     }
+
+    /// The two bits of the IP header.
+    pub const fn bits(self) -> u8 {
+        match self {
+            Self::NotCapable => 0,
+            Self::L4s => 1,
+            Self::Capable => 2,
+            Self::Marked => 3,
+        }
+    }
 }
 
 /// The reason for a packet's drop. Disciplines use the first three; links use the others.

@@ -22,6 +22,7 @@
 
 pub mod control;
 mod endpoint;
+mod header;
 mod packed;
 mod ranges;
 mod receiver;
@@ -35,6 +36,7 @@ use base::{Bandwidth, Bytes, Span};
 
 pub use control::Control;
 pub use endpoint::{End, Endpoint};
+pub use header::HeaderFields;
 pub use packed::{Packer, Unpacker};
 use segment::Feedback;
 pub use segment::{Ect, Flags, Segment, Transmit};
@@ -112,6 +114,8 @@ impl Config {
 /// Counters and estimates of one end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
+    /// Round-trip time of the newest delivered segment (RFC 8985 §6.2).
+    pub rtt: Option<Span>,
     /// Smoothed round-trip time (RFC 6298).
     pub srtt: Option<Span>,
     /// Mean deviation of the round-trip time.

@@ -9,6 +9,7 @@ pub mod checksum;
 mod fragment;
 mod header;
 pub mod icmp;
+mod ip;
 mod super_packet;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ mod virtio;
 
 pub use fragment::fragment;
 pub use header::{Address, Header, Protocol};
+pub use ip::{IpFields, ip_header, pseudo_header_of};
 pub use super_packet::{Change, HEADER_MAX, SegmentRange, SuperPacket, finish_checksum, flip_bit};
-pub use udp::{UDP_HEADER, datagram};
+pub use udp::{UDP_HEADER, datagram, udp_header};
 pub use virtio::{Offload, VIRTIO_HEADER};

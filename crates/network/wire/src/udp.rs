@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use crate::checksum;
 use crate::header::Protocol;
+use crate::ip::{IpFields, ip_header, pseudo_header_of};
 
 /// Bytes of a UDP header.
 pub const UDP_HEADER: usize = 8;
@@ -20,39 +21,26 @@ pub fn datagram(
     payload: &[u8],
 ) -> Option<Vec<u8>> {
     let length = u16::try_from(UDP_HEADER + payload.len()).ok()?;
-    let mut packet = Vec::with_capacity(40 + usize::from(length));
-    let addresses = match (from, to) {
-        (SocketAddr::V4(from), SocketAddr::V4(to)) => {
-            // Identification 0, since it is never fragmented (RFC 6864 §4.1).
-            packet.extend([0x45, traffic_class, 0, 0, 0, 0, 0x40, 0, TTL, Protocol::UDP, 0, 0]);
-            packet[2..4].copy_from_slice(&length.checked_add(20)?.to_be_bytes());
-            packet.extend(from.ip().octets());
-            packet.extend(to.ip().octets());
-            let sum = checksum::of(&packet);
-            packet[10..12].copy_from_slice(&sum.to_be_bytes());
-            12..20
-        }
-        (SocketAddr::V6(from), SocketAddr::V6(to)) => {
-            packet.extend([0x60 | traffic_class >> 4, traffic_class << 4, 0, 0]);
-            packet.extend(length.to_be_bytes());
-            packet.extend([Protocol::UDP, TTL]);
-            packet.extend(from.ip().octets());
-            packet.extend(to.ip().octets());
-            8..40
-        }
-        _ => return None,
-    };
-    let start = packet.len();
-    let pseudo = checksum::pseudo_header(&packet[addresses], Protocol::UDP, u32::from(length));
-    for field in [from.port(), to.port(), length, 0] {
-        packet.extend(field.to_be_bytes());
-    }
+    let fields = IpFields { traffic_class, ttl: TTL, protocol: Protocol::UDP, payload: length };
+    let mut packet = ip_header(from.ip(), to.ip(), fields)?;
+    packet.reserve_exact(usize::from(length));
+    let (start, pseudo) = (packet.len(), pseudo_header_of(&packet, fields));
+    packet.extend(udp_header([from.port(), to.port()], length));
     packet.extend_from_slice(payload);
     let sum = !checksum::fold(checksum::add(pseudo, &packet[start..]));
     // 0 would mean "no checksum".
     let sum = if sum == 0 { 0xffff } else { sum };
     packet[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
     Some(packet)
+}
+
+/// A UDP header without checksum; `length` includes it.
+pub fn udp_header([from, to]: [u16; 2], length: u16) -> [u8; UDP_HEADER] {
+    let mut header = [0; UDP_HEADER];
+    for (field, bytes) in [from, to, length].iter().zip(header.as_chunks_mut::<2>().0) {
+        *bytes = field.to_be_bytes();
+    }
+    header
 }
 
 #[cfg(test)]

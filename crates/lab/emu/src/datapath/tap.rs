@@ -87,7 +87,8 @@ impl Taps {
         for segment in packet.first..packet.first + packet.count {
             let bytes = assemble(packet, segment);
             let dropped = dropped.map(run::DropReason::from);
-            let record = PacketRecord { at, capture, outbound, dropped, bytes: &bytes };
+            let length = bytes.len() as u32;
+            let record = PacketRecord { at, capture, outbound, dropped, bytes: &bytes, length };
             self.recorder.packet(&record);
         }
     }

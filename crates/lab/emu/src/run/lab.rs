@@ -23,7 +23,7 @@ use run::calls::CallWriter;
 use run::live::Tap;
 use run::record::{EventRecord, RunRecord};
 use run::waits::{HostWaits, Waits};
-use run::{Level, Recorder, RunFolder};
+use run::{Captures, Level, Recorder, RunFolder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::finish::End;
@@ -32,7 +32,7 @@ use super::live;
 use super::load::Meter;
 use super::message::{self, CommonStart, FromLab, ToLab};
 use super::outbox::Outbox;
-use super::recording::{Recording, captures, start_recorder};
+use super::recording::{Recording, start_recorder};
 use super::requests::Requests;
 use crate::clock::LabClock;
 use crate::control::Answer;
@@ -182,7 +182,7 @@ impl Running {
         let start = wait_for_start(&mut channel, &mut meter);
         meter.restart();
         let common = start.common();
-        let (captures, mirror_captures, names) = captures(&plan);
+        let Captures { ifaces: captures, mirrors: mirror_captures, names } = Captures::of(&plan);
         let started_unix_ns = unix_start(common);
         let recorder = start_recorder(&job, names, started_unix_ns)?;
         let recording = Recording::start(&job, recorder.handle(), started_unix_ns)?;

@@ -4,9 +4,8 @@
 
 use base::Span;
 use cluster::trunk::TrunkStatistics;
-use lab::plan::{MirrorTarget, Plan};
 use run::observation::{Observation as Seen, ObservationWriter, Peer};
-use run::{Batch, CaptureId, Ledgers, Recorder, RecorderHandle, RecorderOptions};
+use run::{Batch, Ledgers, Recorder, RecorderHandle, RecorderOptions};
 
 use super::lab::Job;
 use crate::flow::Observation;
@@ -111,25 +110,4 @@ pub(super) fn start_recorder(
         lossless: false,
     };
     Ok(Recorder::start(&job.folder, &options)?)
-}
-
-/// The capture of each interface and of each mirror, and the names of the captures.
-pub(super) fn captures(
-    plan: &Plan,
-) -> (Vec<Option<CaptureId>>, Vec<Option<CaptureId>>, Vec<String>) {
-    let mut names = Vec::new();
-    let mut ifaces = vec![None; plan.ifaces.len()];
-    for id in &plan.captures {
-        let iface = &plan.ifaces[id.index()];
-        ifaces[id.index()] = Some(CaptureId(names.len() as u32));
-        names.push(format!("{}.{}", plan.nodes[iface.node.index()].name, iface.name));
-    }
-    let mirrors = plan.mirrors.iter().map(|mirror| {
-        (mirror.to == MirrorTarget::File).then(|| {
-            names.push(mirror.name.clone());
-            CaptureId(names.len() as u32 - 1)
-        })
-    });
-    let mirrors = mirrors.collect();
-    (ifaces, mirrors, names)
 }

@@ -1,10 +1,12 @@
-//! Mirrors and captures.
+//! Mirrors, captures and TCP events.
 
-use base::IfaceId;
+use std::collections::BTreeSet;
+
+use base::{FlowId, IfaceId};
 
 use super::Compiler;
 use super::filter::{self, FilterError};
-use super::names::{FreeNames, is_pattern};
+use super::names::{FreeNames, is_pattern, matches};
 use crate::code::Code;
 use crate::diagnostic::suggest;
 use crate::fields::{LAB, MIRROR};
@@ -113,6 +115,32 @@ impl Compiler<'_> {
                 .help(format!("at most {MAX_CAPTURES}"));
         }
         self.plan.captures = captures;
+    }
+
+    pub(super) fn read_tcp_events(&mut self) {
+        let value = self.lab().read(LAB.tcp_events);
+        let flows = self.plan.flows.iter().enumerate();
+        let over_tcp = flows.filter(|(_, flow)| flow.traffic.is_over_tcp());
+        let flows: Vec<(FlowId, &str)> =
+            over_tcp.map(|(at, flow)| (FlowId::at(at), flow.name.as_str())).collect();
+        let mut found = BTreeSet::new();
+        match &value.data {
+            Data::Flag(true) => found.extend(flows.iter().map(|(flow, _)| *flow)),
+            Data::List(list) => {
+                for (item, wanted) in list.iter().filter_map(|item| Some((item, item.text()?))) {
+                    let named = flows.iter().filter(|(_, name)| matches(wanted, name));
+                    let named: Vec<FlowId> = named.map(|(flow, _)| *flow).collect();
+                    if named.is_empty() {
+                        let message = format!("no flow over TCP is named `{wanted}`");
+                        let help = suggest(wanted, flows.iter().map(|(_, name)| *name), "flows");
+                        self.sink.report(Code::UnknownName, &item.at, message).help(help);
+                    }
+                    found.extend(named);
+                }
+            }
+            _ => {}
+        }
+        self.plan.tcp_events = found.into_iter().collect();
     }
 
     /// The interfaces of `alice`, `h*` or `r1.eth0`.

@@ -83,7 +83,12 @@ section! {
          of a router: hosts reach it through the lab, over that router.";
     capture: Raw, Either(&[Flag, List(&Text)]), Default("false"),
         "Interfaces whose packets are written to pcapng files: `true` (all of all hosts), nodes \
-         (`\"alice\"`, `\"h*\"`) or interfaces (`\"r1.eth0\"`).";
+         (`\"alice\"`, `\"h*\"`) or interfaces (`\"r1.eth0\"`). Packets of `netarium sim` have \
+         headers only.";
+    tcp_events: Raw, Either(&[Flag, List(&Text)]), Default("false"),
+        "Flows of which `netarium sim` records each change of the congestion window, the slow-start \
+         threshold and the RTT, in `tcp.parquet`: `true` (all over TCP), or names of flows \
+         (`\"bulk\"`, `\"a-*\"`).";
     record: bool, Flag, Default("false"),
         "`netarium run` records the input of the emulation, for `netarium replay`.";
     writable: Raw, List(&Text), Default("[]"),

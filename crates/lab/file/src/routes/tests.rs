@@ -47,6 +47,7 @@ fn plan(nodes: &[&str], links: &[(&str, &str, u64)]) -> Plan {
         events: vec![],
         mirrors: vec![],
         captures: vec![],
+        tcp_events: vec![],
         record: false,
         writable: Vec::new(),
         limits: crate::plan::Limits { events: 1, memory: base::Bytes::new(1) },

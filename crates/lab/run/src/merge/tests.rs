@@ -332,7 +332,8 @@ impl TestShard<'_> {
         log.log(millis(10 + self.shard as u64), Level::Info, "p", "started");
         log.log(millis(500), Level::Info, "event", "link left goes down");
         let (capture, dropped, outbound, bytes) = (CaptureId(0), None, true, &[0x45; 20][..]);
-        log.packet(&PacketRecord { at: millis(20), capture, outbound, dropped, bytes });
+        let (at, length) = (millis(20), 20);
+        log.packet(&PacketRecord { at, capture, outbound, dropped, bytes, length });
         assert!(recorder.finish().error.is_none());
     }
 

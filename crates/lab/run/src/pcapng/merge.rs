@@ -162,7 +162,8 @@ mod tests {
         interface_description(&mut bytes, "a.eth0", "");
         for time in times {
             let packet = vec![0x45; 20 + *time as usize % 7];
-            enhanced_packet(&mut bytes, 1_000_000 + time, true, &packet, "queue full");
+            let packet = (&*packet, packet.len() as u32);
+            enhanced_packet(&mut bytes, 1_000_000 + time, true, packet, "queue full");
         }
         let path = folder.join(name);
         fs::write(&path, bytes).unwrap();

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{FLUSH_INTERVAL, Message, RecorderOptions};
 use crate::folder::file_name;
-use crate::sample::{bundle, control, shares, subflow};
+use crate::sample::{bundle, control, shares, subflow, tcp};
 use crate::table::{Cell, Column, Kind, Table, join_parts, write_part};
 use crate::{DropReason, Error, FlowSample, Level, LinkSample, RunFolder, Transfer, files, pcapng};
 
@@ -37,6 +37,7 @@ pub(super) struct Writer {
     sessions: PartedTable,
     bundle_samples: PartedTable,
     subflow_samples: PartedTable,
+    tcp_events: PartedTable,
     captures: Vec<AppendFile>,
     log: AppendFile,
     packets: u64,
@@ -91,6 +92,7 @@ impl Writer {
                 subflow::columns(),
                 false,
             ),
+            tcp_events: PartedTable::new(folder.file(tcp::FILE), tcp::columns(), false),
             captures: options.captures.iter().map(capture).collect::<Result<_, Error>>()?,
             log: AppendFile::create(folder.file("log.jsonl"))?,
             packets: 0,
@@ -137,6 +139,11 @@ impl Writer {
                 self.subflow_samples.rows.push(subflow::row(&sample, flow, path));
                 self.subflow_samples.write_if_large()
             }
+            Message::Tcp(event) => {
+                let flow = name_of(&self.flows, event.flow.index());
+                self.tcp_events.rows.push(tcp::row(&event, flow));
+                self.tcp_events.write_if_large()
+            }
             Message::Sessions(populations, rows) => {
                 let names: Vec<ByteArray> =
                     populations.iter().map(|name| ByteArray::from(name.as_str())).collect();
@@ -146,10 +153,11 @@ impl Writer {
                     self.sessions.write_if_large()
                 })
             }
-            Message::Packet { at, capture, outbound, comment, bytes } => {
+            Message::Packet { at, capture, outbound, comment, bytes, length } => {
                 let Some(file) = self.captures.get_mut(capture.0 as usize) else { return Ok(()) };
                 let unix_ns = self.started_unix_ns.saturating_add(at.as_nanos());
-                pcapng::enhanced_packet(&mut file.buffer, unix_ns, outbound, &bytes, comment);
+                let packet = (&*bytes, length);
+                pcapng::enhanced_packet(&mut file.buffer, unix_ns, outbound, packet, comment);
                 self.packets += 1;
                 file.flush_if_large()
             }
@@ -172,23 +180,11 @@ impl Writer {
         self.flushed = Instant::now();
         self.log.flush()?;
         self.captures.iter_mut().try_for_each(AppendFile::flush)?;
-        self.link_samples.write_if_due()?;
-        self.flow_samples.write_if_due()?;
-        self.transfers.write_if_due()?;
-        self.shares.write_if_due()?;
-        self.control.write_if_due()?;
-        self.sessions.write_if_due()?;
-        self.bundle_samples.write_if_due()?;
-        self.subflow_samples.write_if_due()
+        self.tables().into_iter().try_for_each(PartedTable::write_if_due)
     }
 
-    /// Writes and syncs all files. Continues after an error and returns the first one.
-    pub(super) fn finish(&mut self) -> Result<(), Error> {
-        let mut first = Ok(());
-        for file in self.captures.iter_mut().chain([&mut self.log]) {
-            first = first.and(file.flush()).and(file.sync());
-        }
-        for table in [
+    fn tables(&mut self) -> [&mut PartedTable; 9] {
+        [
             &mut self.link_samples,
             &mut self.flow_samples,
             &mut self.transfers,
@@ -197,7 +193,17 @@ impl Writer {
             &mut self.sessions,
             &mut self.bundle_samples,
             &mut self.subflow_samples,
-        ] {
+            &mut self.tcp_events,
+        ]
+    }
+
+    /// Writes and syncs all files. Continues after an error and returns the first one.
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        let mut first = Ok(());
+        for file in self.captures.iter_mut().chain([&mut self.log]) {
+            first = first.and(file.flush()).and(file.sync());
+        }
+        for table in self.tables() {
             let written = table.write();
             let joined = join_parts(&table.path);
             first = first.and(written).and(joined);

@@ -55,7 +55,7 @@ impl State {
         (tunnel.most, tunnel.elastic, tunnel.closing) = (None, false, false);
         self.by_name.remove(&flow);
         let link = &mut fabric.links[self.own + at];
-        link.observed = link.watched || link.mirrors != 0;
+        link.observed = link.reports_at_once();
         self.announce(&Notice::Ended { flow }, at);
         true
     }

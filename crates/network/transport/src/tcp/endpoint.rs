@@ -159,6 +159,11 @@ impl Endpoint {
         }
     }
 
+    /// Maximum payload in bytes that this end accepts, and the shift of its window (RFC 7323 §2).
+    pub fn syn_options(&self) -> (u16, u8) {
+        self.receiver.syn_options()
+    }
+
     /// The earliest deadline.
     pub fn next_wake(&self) -> Option<Time> {
         let opening = (self.opening.timeout < Time::MAX).then_some(self.opening.timeout);

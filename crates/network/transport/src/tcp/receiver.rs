@@ -111,6 +111,11 @@ impl Packed for Receiver {
 }
 
 impl Receiver {
+    /// Maximum segment size in bytes, and window scale.
+    pub(super) const fn syn_options(&self) -> (u16, u8) {
+        (self.mss as u16, self.scale)
+    }
+
     pub(super) fn new(config: &Config) -> Self {
         let capacity = config.receive_window.count().clamp(1, 1 << 30);
         let mut scale = 0;

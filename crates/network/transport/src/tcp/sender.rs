@@ -313,6 +313,7 @@ impl Sender {
     pub(super) fn statistics(&self) -> Statistics {
         let counters = &self.counters;
         Statistics {
+            rtt: self.rack.newest_rtt(),
             srtt: self.rtt.srtt(),
             rtt_deviation: self.rtt.deviation(),
             min_rtt: self.rtt.min(),

@@ -69,6 +69,11 @@ impl Rack {
         }
     }
 
+    /// Round-trip time of the newest delivered segment; `None` before the first.
+    pub(super) fn newest_rtt(&self) -> Option<Span> {
+        Some(self.rtt).filter(|rtt| rtt.is_positive())
+    }
+
     /// Widens the window after a duplicate, which shows that it was too small (§6.2 step 4).
     pub(super) fn widen(&mut self, una: u64, next: u64) {
         if una >= self.round_end {
