@@ -35,8 +35,8 @@ const COUPLING: f64 = 2.0;
 const MAX_CLASSIC: f64 = 0.25;
 /// Bytes of the L queue up to which no packet is marked for its delay (appendix A.1, `Th_len`).
 const SHORT_QUEUE: u64 = 1538;
-/// Weights of the scheduler: at least a tenth of the rate is for the C queue (§2.5.1.1 asks for a
-/// bounded wait).
+/// Weights of the scheduler: at least a tenth of the rate is for the C queue (§2.5.1
+/// requires a bounded priority).
 const WEIGHTS: [i64; 2] = [9, 1];
 /// Intervals after which the base probability is 0 without a queue: 1 / (α · 15 ms).
 const IDLE_INTERVALS: u64 = 500;
