@@ -6,7 +6,7 @@
 use base::{RandomStream, Ratio, Span, Time};
 
 use crate::aqm::Aqm;
-use crate::backlog::{Backlog, mark};
+use crate::backlog::{Backlog, Load, mark};
 use crate::{DropReason, Queued, Verdicts};
 
 /// PIE's parameters.
@@ -41,7 +41,7 @@ const SCALES: [(f64, f64); 6] =
 const IDLE_INTERVALS: u64 = 1_026;
 
 /// The state of RFC 8033 §4.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Pie {
     probability: f64,
     /// Sum of the probabilities since the last drop.
@@ -148,10 +148,11 @@ impl Aqm for Pie {
         now: Time,
         parameters: &Parameters,
         backlog: &mut Backlog,
+        load: &mut Load,
         _verdicts: &mut Verdicts,
     ) -> Option<Queued> {
         self.catch_up(now, parameters);
-        let entry = backlog.pop();
+        let entry = backlog.pop(load);
         let left = entry.as_ref().filter(|_| !backlog.is_empty());
         self.delay = left.map_or(0.0, |entry| now.since(entry.since).as_secs_f64());
         entry

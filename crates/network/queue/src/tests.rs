@@ -133,8 +133,7 @@ fn a_shorter_limit_spares_what_waits_already() {
     let mut owner = Owner::new(queue(Discipline::DropTail, false));
     let arrival = Step::Arrive { after: 0, size: 100, flow: 0, dscp: 0, ecn: Ecn::NotCapable };
     (0..5).for_each(|number| owner.step(Time::ZERO, number, &arrival));
-    let Waiting::Fifo(list) = &mut owner.queue else { panic!("drop-tail is a plain list") };
-    list.set_limit(QueueLimit::Bytes(Bytes::new(450)));
+    owner.queue.set_limit(QueueLimit::Bytes(Bytes::new(450)));
     let slot = owner.slab.put((9, 50));
     let since = Time::ZERO;
     let entry = Queued { since, slot, size: 50, flow: 0, dscp: 0, ecn: Ecn::NotCapable };
