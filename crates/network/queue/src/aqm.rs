@@ -37,6 +37,25 @@ pub(crate) trait Aqm: Debug + Default + PartialEq + Send {
     ) -> Option<Queued>;
 }
 
+/// No active queue management.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Unmanaged;
+
+impl Aqm for Unmanaged {
+    type Parameters = ();
+
+    fn dequeue(
+        &mut self,
+        _now: Time,
+        _parameters: &Self::Parameters,
+        backlog: &mut Backlog,
+        load: &mut Load,
+        _verdicts: &mut Verdicts,
+    ) -> Option<Queued> {
+        backlog.pop(load)
+    }
+}
+
 /// A FIFO queue with active queue management.
 #[derive(Debug)]
 pub(crate) struct Managed<A: Aqm> {

@@ -1,5 +1,5 @@
-//! Fair queueing with active queue management in each flow, as FQ-CoDel (RFC 8290): hashed flows,
-//! new flows first.
+//! Fair queueing, with or without active queue management in each flow, as FQ-CoDel (RFC 8290):
+//! hashed flows, new flows first.
 
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 
 use base::{Bandwidth, RandomStream, Span, Time};
 
-use crate::aqm::Managed;
+use crate::aqm::{Managed, Unmanaged};
 use crate::backlog::Load;
 use crate::codel::{self, CoDel};
 use crate::dual_pi2::{self, DualPi2};
@@ -65,6 +65,9 @@ impl Waiting {
             Discipline::CoDel { target, interval } => {
                 let parameters = codel::Parameters { target: *target, interval: *interval, ecn };
                 Box::new(Managed::<CoDel>::new(parameters, random()))
+            }
+            Discipline::Fq { flows, quantum } => {
+                Box::new(Fair::<Unmanaged>::new((), random(), *flows, *quantum))
             }
             Discipline::FqCoDel { target, interval, flows, quantum } => {
                 let parameters = codel::Parameters { target: *target, interval: *interval, ecn };
