@@ -166,8 +166,8 @@ impl Verdicts {
     }
 }
 
-/// The order and drops of a discipline. Packets are single segments. Time never decreases. `load` is
-/// that of the queue; lists keep it.
+/// The order and drops of a discipline. Packets are single segments. Time never decreases. `load`
+/// is that of the queue; lists keep it.
 trait Queue: Debug + Send {
     /// Enqueues a packet; this or other packets may be dropped.
     fn enqueue(&mut self, now: Time, entry: Queued, load: &mut Load, verdicts: &mut Verdicts);

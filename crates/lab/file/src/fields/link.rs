@@ -243,7 +243,8 @@ section! {
     "Fair flow queues, a new flow first until it has sent a quantum (RFC 8290 §4, without CoDel).";
     + DROPTAIL.limit;
     + FQ_CODEL.flows;
-    quantum: Option<Bytes>, PACKETS, Unset("10 full-size packets"), "Wire bytes per flow queue and round.";
+    quantum: Option<Bytes>, PACKETS, Unset("10 full-size packets"),
+        "Wire bytes per flow queue and round.";
 }
 
 section! {
