@@ -290,6 +290,27 @@ class CodelQueueDiscipline(_CodelQueueDiscipline, total=False):
     target: Union[Time, Sweep]
 
 
+class _FqQueueDiscipline(TypedDict):
+    kind: Literal["fq"]
+
+
+class FqQueueDiscipline(_FqQueueDiscipline, total=False):
+    """Fair flow queues, a new flow first until it has sent a quantum (RFC 8290 §4, without CoDel).
+
+    Keys:
+        kind
+        flows: Number of flow queues. Default: 1024.
+        limit: Maximum queue length: `"1 bdp"` (rate × 2 × delay of this direction, at least one
+            full-size packet), `"100 packets"` or `"64 KiB"` of wire. Default: the larger of 1 bdp
+            and 100 full-size packets.
+        quantum: Wire bytes per flow queue and round. Default: 10 full-size packets.
+    """
+
+    flows: Union[int, Sweep]
+    limit: Union[str, Sweep]
+    quantum: Union[Data, Sweep]
+
+
 class _FqCodelQueueDiscipline(TypedDict):
     kind: Literal["fq-codel"]
 
@@ -801,6 +822,7 @@ KindsOfAQueueDiscipline = Union[
     DropheadQueueDiscipline,
     RedQueueDiscipline,
     CodelQueueDiscipline,
+    FqQueueDiscipline,
     FqCodelQueueDiscipline,
     PieQueueDiscipline,
     FqPieQueueDiscipline,
@@ -973,7 +995,7 @@ class Bundle(Section):
         scheduler: The scheduler of the sendbox: a queue like `queue` of a link, but no policer.
             Without a `limit` it holds what the path carries in two round trips, and no less than
             200 ms' worth or 200 packets; a bundle has no `bdp`. Without `flows` there are 65,536
-            queues. Default: sfq.
+            queues. Default: fq.
         weight: Relative share among bundles at the same bottleneck, all with `copa`. Default: 1.
     """
 
@@ -1931,7 +1953,7 @@ class Keys(Sections):
             scheduler: The scheduler of the sendbox: a queue like `queue` of a link, but no policer.
                 Without a `limit` it holds what the path carries in two round trips, and no less
                 than 200 ms' worth or 200 packets; a bundle has no `bdp`. Without `flows` there are
-                65,536 queues. Default: sfq.
+                65,536 queues. Default: fq.
             weight: Relative share among bundles at the same bottleneck, all with `copa`. Default:
                 1.
         """

@@ -243,8 +243,6 @@ constants! {
     guard: Guard {
         /// Time constant of the average receive rate; at least one RTT.
         rate_average = 0.1 "s", 0.02 to 2.0, "harm";
-        /// Time constant of the average queue.
-        queue_average = 1.0 "s", 0.1 to 10.0, "harm";
         /// A bundle whose rate is below this share of the reference makes a trial.
         deficit = 0.8 "", 0.3 to 1.0, "harm";
         /// Minimum ratio of the smaller to the larger of send and receive rate for a trial.
@@ -286,8 +284,6 @@ constants! {
         queue = 2.0 "", 1.0 to 10.0, "two-bundles";
         /// Time for which they must queue; longer than another bundle's trial.
         queue_duration = 0.3 "s", 0.05 to 5.0, "two-bundles";
-        /// A mean queue below this share of the target counts as empty.
-        empty = 0.7 "", 0.0 to 2.0, "two-bundles";
         /// Time after the start of control without trials for a short queue.
         grace = 8.0 "s", 0.0 to 60.0, "two-bundles";
         /// A bundle whose rate is below this share of the reference makes
@@ -301,8 +297,6 @@ constants! {
         worth_duration = 0.3 "s", 0.05 to 5.0, "harm (cubic)";
         /// Control is confirmed after this.
         confirmed = 10.0 "s", 2.0 to 60.0, "harm (cubic-later)";
-        /// Rate at which the backlog is sent at a release, as a multiple of the capacity.
-        flush = 1.1 "", 1.0 to 4.0, "harm (cubic)";
         /// Time from a release to a test at first; doubled after each failed test.
         wait = 8.0 "s", 1.0 to 60.0, "phases, harm";
         /// Maximum time from a release to a test.

@@ -53,11 +53,7 @@ impl Settings {
             key,
             control: Control::default(),
             scheduler: QueueConfig {
-                discipline: Discipline::Sfq {
-                    flows: 65_536,
-                    quantum: Bytes::new(1514),
-                    perturb: None,
-                },
+                discipline: Discipline::Fq { flows: 65_536, quantum: Bytes::new(15_140) },
                 limit: QueueLimit::UNLIMITED,
                 ecn: false,
             },

@@ -333,6 +333,9 @@ fn queue(queue: &QueueConfig) -> String {
         Discipline::CoDel { target, interval } => {
             vec![ecn, CODEL.target.pair(target), CODEL.interval.pair(interval)]
         }
+        Discipline::Fq { flows, quantum } => {
+            vec![FQ_CODEL.flows.pair(flows), FQ_CODEL.quantum.pair(quantum)]
+        }
         Discipline::FqCoDel { target, interval, flows, quantum } => vec![
             ecn,
             CODEL.target.pair(target),

@@ -86,9 +86,8 @@ fn bundles_and_boxes_are_read() {
     let node = |name: &str| plan.node(name).unwrap();
     let [back, there] = &plan.bundles[..] else { panic!("two bundles") };
     assert_eq!((back.name.as_str(), back.from, back.to), ("sb-ra", node("sb"), node("ra")));
-    let quantum = Bytes::new(1538);
-    let sfq = Discipline::Sfq { flows: 65_536, quantum, perturb: None };
-    assert_eq!(back.scheduler.discipline, sfq);
+    let fq = Discipline::Fq { flows: 65_536, quantum: Bytes::new(15_380) };
+    assert_eq!(back.scheduler.discipline, fq);
     assert_eq!(back.scheduler.limit, QueueLimit::UNLIMITED);
     assert_eq!((back.control, back.mode), (BundleControl::Copa, Mode::Enforce));
     assert_eq!((back.marking, back.feedback), (Marking::Header, Feedback::default()));

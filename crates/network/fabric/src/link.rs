@@ -407,9 +407,7 @@ impl Link {
         slab: &mut Slab<Packet<B>>,
     ) {
         self.settle(now, slab);
-        if let Waiting::Fifo(list) = &mut self.queue {
-            list.set_limit(limit);
-        }
+        self.queue.set_limit(limit);
         self.config.queue.limit = limit;
         if rate != self.config.rate {
             self.pace(now, &rate);

@@ -4,11 +4,11 @@ use std::fmt::Debug;
 
 use base::{RandomStream, Time};
 
-use crate::backlog::{Backlog, full};
-use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
+use crate::backlog::{Backlog, Load};
+use crate::{DropReason, Queue, Queued, Verdicts};
 
 /// The state of an algorithm for one list: of a FIFO queue, or of a flow of a fair queue.
-pub(crate) trait Aqm: Debug + Default + Send {
+pub(crate) trait Aqm: Debug + Default + PartialEq + Send {
     /// Parameters, the same for all flows of a queue.
     type Parameters: Debug + Send;
 
@@ -32,60 +32,65 @@ pub(crate) trait Aqm: Debug + Default + Send {
         now: Time,
         parameters: &Self::Parameters,
         backlog: &mut Backlog,
+        load: &mut Load,
         verdicts: &mut Verdicts,
     ) -> Option<Queued>;
+}
+
+/// No active queue management.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Unmanaged;
+
+impl Aqm for Unmanaged {
+    type Parameters = ();
+
+    fn dequeue(
+        &mut self,
+        _now: Time,
+        _parameters: &Self::Parameters,
+        backlog: &mut Backlog,
+        load: &mut Load,
+        _verdicts: &mut Verdicts,
+    ) -> Option<Queued> {
+        backlog.pop(load)
+    }
 }
 
 /// A FIFO queue with active queue management.
 #[derive(Debug)]
 pub(crate) struct Managed<A: Aqm> {
     parameters: A::Parameters,
-    limit: QueueLimit,
     random: RandomStream,
     state: A,
     backlog: Backlog,
 }
 
 impl<A: Aqm> Managed<A> {
-    pub(crate) fn new(parameters: A::Parameters, limit: QueueLimit, random: RandomStream) -> Self {
-        Self { parameters, limit, random, state: A::default(), backlog: Backlog::new() }
+    pub(crate) fn new(parameters: A::Parameters, random: RandomStream) -> Self {
+        Self { parameters, random, state: A::default(), backlog: Backlog::default() }
     }
 }
 
 impl<A: Aqm> Queue for Managed<A> {
-    fn enqueue(&mut self, now: Time, entry: Queued, verdicts: &mut Verdicts) {
-        if full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
+    fn enqueue(&mut self, now: Time, entry: Queued, load: &mut Load, verdicts: &mut Verdicts) {
+        if load.is_full(entry.size) {
             return verdicts.drop(entry, DropReason::QueueFull);
         }
-        let Self { parameters, random, state, backlog, .. } = self;
+        let Self { parameters, random, state, backlog } = self;
         if let Some(entry) = state.arrive(now, parameters, entry, backlog, random, verdicts) {
-            backlog.push(entry);
+            backlog.push(entry, load);
         }
     }
 
-    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued> {
-        self.state.dequeue(now, &self.parameters, &mut self.backlog, verdicts)
+    fn dequeue(&mut self, now: Time, load: &mut Load, verdicts: &mut Verdicts) -> Option<Queued> {
+        self.state.dequeue(now, &self.parameters, &mut self.backlog, load, verdicts)
     }
 
-    fn packets(&self) -> usize {
-        self.backlog.len()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.backlog.bytes
+    fn push(&mut self, entry: Queued, load: &mut Load) {
+        self.backlog.push(entry, load);
     }
 
     fn drain(&mut self) -> Vec<Queued> {
         self.backlog.drain()
-    }
-
-    fn set_limit(&mut self, limit: QueueLimit) {
-        self.limit = limit;
-    }
-
-    fn restore(&mut self, entries: Vec<Queued>) {
-        for entry in entries {
-            self.backlog.push(entry);
-        }
     }
 }

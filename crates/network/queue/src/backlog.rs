@@ -4,41 +4,77 @@ use std::collections::VecDeque;
 
 use crate::{Ecn, QueueLimit, Queued};
 
-/// A list of packets with its total bytes.
-#[derive(Debug)]
+/// The content of a queue, over all its lists, and its limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) limit: QueueLimit,
+    pub(crate) packets: usize,
+    pub(crate) bytes: u64,
+}
+
+impl Load {
+    /// Whether one more packet of `size` would exceed the limit.
+    #[inline]
+    pub(crate) fn is_full(&self, size: u32) -> bool {
+        match self.limit {
+            QueueLimit::Packets(max) => self.packets >= max as usize,
+            QueueLimit::Bytes(max) => self.bytes + u64::from(size) > max.count(),
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        match self.limit {
+            QueueLimit::Packets(max) => self.packets > max as usize,
+            QueueLimit::Bytes(max) => self.bytes > max.count(),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, entry: &Queued) {
+        self.packets += 1;
+        self.bytes += u64::from(entry.size);
+    }
+
+    #[inline]
+    fn remove(&mut self, entry: &Queued) {
+        self.packets -= 1;
+        self.bytes -= u64::from(entry.size);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        (self.packets, self.bytes) = (0, 0);
+    }
+}
+
+/// A list of packets with its total bytes. `load` is that of its queue.
+#[derive(Debug, Default)]
 pub(crate) struct Backlog {
     pub(crate) entries: VecDeque<Queued>,
     pub(crate) bytes: u64,
 }
 
 impl Backlog {
-    pub(crate) const fn new() -> Self {
-        Self { entries: VecDeque::new(), bytes: 0 }
-    }
-
     #[inline]
-    pub(crate) fn push(&mut self, entry: Queued) {
+    pub(crate) fn push(&mut self, entry: Queued, load: &mut Load) {
+        load.add(&entry);
         self.bytes += u64::from(entry.size);
         self.entries.push_back(entry);
     }
 
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Queued> {
+    pub(crate) fn pop(&mut self, load: &mut Load) -> Option<Queued> {
         let entry = self.entries.pop_front()?;
+        load.remove(&entry);
         self.bytes -= u64::from(entry.size);
         Some(entry)
     }
 
     #[inline]
-    pub(crate) fn pop_last(&mut self) -> Option<Queued> {
+    pub(crate) fn pop_last(&mut self, load: &mut Load) -> Option<Queued> {
         let entry = self.entries.pop_back()?;
+        load.remove(&entry);
         self.bytes -= u64::from(entry.size);
         Some(entry)
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
     }
 
     #[inline]
@@ -46,27 +82,10 @@ impl Backlog {
         self.entries.is_empty()
     }
 
-    #[inline]
+    /// Removes all packets; the caller clears the load.
     pub(crate) fn drain(&mut self) -> Vec<Queued> {
         self.bytes = 0;
         self.entries.drain(..).collect()
-    }
-}
-
-/// Whether one more packet of `size` would exceed the limit of a queue with this content.
-#[inline]
-pub(crate) fn full(limit: QueueLimit, packets: usize, bytes: u64, size: u32) -> bool {
-    match limit {
-        QueueLimit::Packets(most) => packets >= most as usize,
-        QueueLimit::Bytes(most) => bytes + u64::from(size) > most.count(),
-    }
-}
-
-#[inline]
-pub(crate) fn over(limit: QueueLimit, packets: usize, bytes: u64) -> bool {
-    match limit {
-        QueueLimit::Packets(most) => packets > most as usize,
-        QueueLimit::Bytes(most) => bytes > most.count(),
     }
 }
 

@@ -3,7 +3,7 @@
 use base::{Span, Time};
 
 use crate::aqm::Aqm;
-use crate::backlog::{Backlog, mark};
+use crate::backlog::{Backlog, Load, mark};
 use crate::{DropReason, Queued, Verdicts};
 
 /// `CoDel`'s parameters.
@@ -19,7 +19,7 @@ pub(crate) struct Parameters {
 const MAX_PACKET: u64 = 1538;
 
 /// The state of RFC 8289 §5, for a queue or for each flow of FQ-CoDel.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CoDel {
     first_above: Option<Time>,
     drop_next: Time,
@@ -35,8 +35,9 @@ impl CoDel {
         now: Time,
         parameters: &Parameters,
         backlog: &mut Backlog,
+        load: &mut Load,
     ) -> (Option<Queued>, bool) {
-        let Some(entry) = backlog.pop() else {
+        let Some(entry) = backlog.pop(load) else {
             self.first_above = None;
             return (None, false);
         };
@@ -79,9 +80,10 @@ impl Aqm for CoDel {
         now: Time,
         parameters: &Parameters,
         backlog: &mut Backlog,
+        load: &mut Load,
         verdicts: &mut Verdicts,
     ) -> Option<Queued> {
-        let (mut entry, mut may_drop) = self.head(now, parameters, backlog);
+        let (mut entry, mut may_drop) = self.head(now, parameters, backlog, load);
         if self.dropping {
             if !may_drop {
                 self.dropping = false;
@@ -95,7 +97,7 @@ impl Aqm for CoDel {
                     return Some(head);
                 }
                 verdicts.drop(head, DropReason::Early);
-                (entry, may_drop) = self.head(now, parameters, backlog);
+                (entry, may_drop) = self.head(now, parameters, backlog, load);
                 if may_drop {
                     self.drop_next = self.control(self.drop_next, parameters);
                 } else {
@@ -110,7 +112,7 @@ impl Aqm for CoDel {
                 entry = Some(head);
             } else {
                 verdicts.drop(head, DropReason::Early);
-                (entry, _) = self.head(now, parameters, backlog);
+                (entry, _) = self.head(now, parameters, backlog, load);
             }
             self.enter_dropping(now, parameters);
         }

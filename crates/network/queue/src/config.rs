@@ -72,6 +72,13 @@ pub enum Discipline {
         /// Time over which the delay must stay above the target.
         interval: Span,
     },
+    /// Fair flow queues, a new flow first until it has sent a quantum (RFC 8290 §4).
+    Fq {
+        /// Number of flow queues.
+        flows: u32,
+        /// Bytes that a queue may send per round.
+        quantum: Bytes,
+    },
     /// Flow queue `CoDel` (RFC 8290).
     FqCoDel {
         /// Acceptable persistent queueing delay.
@@ -149,6 +156,7 @@ impl Discipline {
             Self::DropHead => "drophead",
             Self::Red { .. } => "red",
             Self::CoDel { .. } => "codel",
+            Self::Fq { .. } => "fq",
             Self::FqCoDel { .. } => "fq-codel",
             Self::Pie { .. } => "pie",
             Self::FqPie { .. } => "fq-pie",
@@ -170,7 +178,8 @@ impl QueueConfig {
         match &self.discipline {
             Discipline::Drr { quanta } if quanta.is_empty() => Err(Error::NoClasses),
             Discipline::Red { min, max, .. } if min >= max => Err(Error::Thresholds),
-            Discipline::FqCoDel { flows, quantum, .. }
+            Discipline::Fq { flows, quantum }
+            | Discipline::FqCoDel { flows, quantum, .. }
             | Discipline::FqPie { flows, quantum, .. }
             | Discipline::Sfq { flows, quantum, .. }
                 if *flows == 0 || *flows > 65_536 || *quantum == Bytes::ZERO =>

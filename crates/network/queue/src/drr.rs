@@ -3,48 +3,33 @@
 
 use base::{Bytes, Time};
 
-use crate::backlog::{Backlog, class_of, full};
-use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
+use crate::backlog::{Backlog, Load, class_of};
+use crate::{DropReason, Queue, Queued, Verdicts};
 
 #[derive(Debug)]
-struct Classes {
-    limit: QueueLimit,
-    backlogs: Vec<Backlog>,
-}
+struct Classes(Vec<Backlog>);
 
 impl Classes {
-    fn new(count: usize, limit: QueueLimit) -> Self {
-        Self { limit, backlogs: (0..count.max(1)).map(|_| Backlog::new()).collect() }
+    fn new(count: usize) -> Self {
+        Self((0..count.max(1)).map(|_| Backlog::default()).collect())
     }
 
-    fn enqueue(&mut self, entry: Queued, verdicts: &mut Verdicts) {
-        let class = class_of(entry.dscp, self.backlogs.len());
-        let backlog = &mut self.backlogs[class];
-        if full(self.limit, backlog.len(), backlog.bytes, entry.size) {
+    fn class(&mut self, entry: &Queued) -> &mut Backlog {
+        let class = class_of(entry.dscp, self.0.len());
+        &mut self.0[class]
+    }
+
+    fn enqueue(&mut self, entry: Queued, load: &mut Load, verdicts: &mut Verdicts) {
+        let class = self.class(&entry);
+        let own = Load { packets: class.entries.len(), bytes: class.bytes, ..*load };
+        if own.is_full(entry.size) {
             return verdicts.drop(entry, DropReason::QueueFull);
         }
-        backlog.push(entry);
-    }
-
-    fn packets(&self) -> usize {
-        self.backlogs.iter().map(Backlog::len).sum()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.backlogs.iter().map(|backlog| backlog.bytes).sum()
+        class.push(entry, load);
     }
 
     fn drain(&mut self) -> Vec<Queued> {
-        let mut entries: Vec<_> = self.backlogs.iter_mut().flat_map(Backlog::drain).collect();
-        entries.sort_by_key(|entry| entry.since);
-        entries
-    }
-
-    fn restore(&mut self, entries: Vec<Queued>) {
-        for entry in entries {
-            let class = class_of(entry.dscp, self.backlogs.len());
-            self.backlogs[class].push(entry);
-        }
+        self.0.iter_mut().flat_map(Backlog::drain).collect()
     }
 }
 
@@ -53,38 +38,26 @@ impl Classes {
 pub(crate) struct Priority(Classes);
 
 impl Priority {
-    pub(crate) fn new(bands: u32, limit: QueueLimit) -> Self {
-        Self(Classes::new(bands as usize, limit))
+    pub(crate) fn new(bands: u32) -> Self {
+        Self(Classes::new(bands as usize))
     }
 }
 
 impl Queue for Priority {
-    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
-        self.0.enqueue(entry, verdicts);
+    fn enqueue(&mut self, _: Time, entry: Queued, load: &mut Load, verdicts: &mut Verdicts) {
+        self.0.enqueue(entry, load, verdicts);
     }
 
-    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
-        self.0.backlogs.iter_mut().find_map(Backlog::pop)
+    fn dequeue(&mut self, _: Time, load: &mut Load, _: &mut Verdicts) -> Option<Queued> {
+        self.0.0.iter_mut().find_map(|class| class.pop(load))
     }
 
-    fn packets(&self) -> usize {
-        self.0.packets()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.0.bytes()
+    fn push(&mut self, entry: Queued, load: &mut Load) {
+        self.0.class(&entry).push(entry, load);
     }
 
     fn drain(&mut self) -> Vec<Queued> {
         self.0.drain()
-    }
-
-    fn set_limit(&mut self, limit: QueueLimit) {
-        self.0.limit = limit;
-    }
-
-    fn restore(&mut self, entries: Vec<Queued>) {
-        self.0.restore(entries);
     }
 }
 
@@ -100,10 +73,10 @@ pub(crate) struct Drr {
 }
 
 impl Drr {
-    pub(crate) fn new(quanta: &[Bytes], limit: QueueLimit) -> Self {
+    pub(crate) fn new(quanta: &[Bytes]) -> Self {
         let quanta = if quanta.is_empty() { &[Bytes::ZERO] } else { quanta };
         Self {
-            classes: Classes::new(quanta.len(), limit),
+            classes: Classes::new(quanta.len()),
             quanta: quanta.iter().map(|quantum| quantum.count().max(1)).collect(),
             deficits: vec![0; quanta.len()],
             turn: 0,
@@ -118,16 +91,16 @@ impl Drr {
 }
 
 impl Queue for Drr {
-    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
-        self.classes.enqueue(entry, verdicts);
+    fn enqueue(&mut self, _: Time, entry: Queued, load: &mut Load, verdicts: &mut Verdicts) {
+        self.classes.enqueue(entry, load, verdicts);
     }
 
-    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
-        if self.classes.packets() == 0 {
+    fn dequeue(&mut self, _: Time, load: &mut Load, _: &mut Verdicts) -> Option<Queued> {
+        if load.packets == 0 {
             return None;
         }
         loop {
-            let backlog = &mut self.classes.backlogs[self.turn];
+            let backlog = &mut self.classes.0[self.turn];
             let Some(size) = backlog.entries.front().map(|entry| u64::from(entry.size)) else {
                 self.deficits[self.turn] = 0;
                 self.next_turn();
@@ -139,29 +112,17 @@ impl Queue for Drr {
             }
             if size <= self.deficits[self.turn] {
                 self.deficits[self.turn] -= size;
-                return backlog.pop();
+                return backlog.pop(load);
             }
             self.next_turn();
         }
     }
 
-    fn packets(&self) -> usize {
-        self.classes.packets()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.classes.bytes()
+    fn push(&mut self, entry: Queued, load: &mut Load) {
+        self.classes.class(&entry).push(entry, load);
     }
 
     fn drain(&mut self) -> Vec<Queued> {
         self.classes.drain()
-    }
-
-    fn set_limit(&mut self, limit: QueueLimit) {
-        self.classes.limit = limit;
-    }
-
-    fn restore(&mut self, entries: Vec<Queued>) {
-        self.classes.restore(entries);
     }
 }

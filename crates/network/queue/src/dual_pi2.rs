@@ -9,8 +9,8 @@
 
 use base::{Span, Time};
 
-use crate::backlog::{Backlog, full, mark};
-use crate::{DropReason, Ecn, Queue, QueueLimit, Queued, Verdicts};
+use crate::backlog::{Backlog, Load, mark};
+use crate::{DropReason, Ecn, Queue, Queued, Verdicts};
 
 /// `DualPI2`'s parameters.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +35,8 @@ const COUPLING: f64 = 2.0;
 const MAX_CLASSIC: f64 = 0.25;
 /// Bytes of the L queue up to which no packet is marked for its delay (appendix A.1, `Th_len`).
 const SHORT_QUEUE: u64 = 1538;
-/// Weights of the scheduler: at least a tenth of the rate is for the C queue (§2.5.1.1 asks for a
-/// bounded wait).
+/// Weights of the scheduler: at least a tenth of the rate is for the C queue (§2.5.1
+/// requires a bounded priority).
 const WEIGHTS: [i64; 2] = [9, 1];
 /// Intervals after which the base probability is 0 without a queue: 1 / (α · 15 ms).
 const IDLE_INTERVALS: u64 = 500;
@@ -45,7 +45,6 @@ const IDLE_INTERVALS: u64 = 500;
 #[derive(Debug)]
 pub(crate) struct DualPi2 {
     parameters: Parameters,
-    limit: QueueLimit,
     l4s: Backlog,
     classic: Backlog,
     /// Base probability p′.
@@ -74,23 +73,17 @@ fn delay(backlog: &Backlog, now: Time) -> f64 {
 }
 
 impl DualPi2 {
-    pub(crate) fn new(parameters: Parameters, limit: QueueLimit) -> Self {
+    pub(crate) fn new(parameters: Parameters) -> Self {
         Self {
             parameters,
-            limit,
-            l4s: Backlog::new(),
-            classic: Backlog::new(),
+            l4s: Backlog::default(),
+            classic: Backlog::default(),
             base: 0.0,
             last_delay: 0.0,
             next_update: None,
             sums: [0.0; 3],
             ahead: 0,
         }
-    }
-
-    fn push(&mut self, entry: Queued) {
-        let is_l4s = matches!(entry.ecn, Ecn::L4s | Ecn::Marked);
-        if is_l4s { &mut self.l4s } else { &mut self.classic }.push(entry);
     }
 
     /// Makes up for the updates since the last packet.
@@ -130,8 +123,13 @@ impl DualPi2 {
     }
 
     /// The next packet of the L queue, or `None` if it was dropped.
-    fn signal_l4s(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued> {
-        let mut entry = self.l4s.pop()?;
+    fn signal_l4s(
+        &mut self,
+        now: Time,
+        load: &mut Load,
+        verdicts: &mut Verdicts,
+    ) -> Option<Queued> {
+        let mut entry = self.l4s.pop(load)?;
         let classic = self.base * self.base;
         let is_overloaded = classic >= MAX_CLASSIC;
         if is_overloaded && recurs(&mut self.sums[2], classic) {
@@ -148,8 +146,8 @@ impl DualPi2 {
     }
 
     /// The next packet of the C queue, or `None` if it was dropped.
-    fn signal_classic(&mut self, verdicts: &mut Verdicts) -> Option<Queued> {
-        let mut entry = self.classic.pop()?;
+    fn signal_classic(&mut self, load: &mut Load, verdicts: &mut Verdicts) -> Option<Queued> {
+        let mut entry = self.classic.pop(load)?;
         let classic = self.base * self.base;
         if recurs(&mut self.sums[0], classic) {
             let may_mark = self.parameters.ecn && classic < MAX_CLASSIC;
@@ -164,21 +162,21 @@ impl DualPi2 {
 }
 
 impl Queue for DualPi2 {
-    fn enqueue(&mut self, now: Time, entry: Queued, verdicts: &mut Verdicts) {
+    fn enqueue(&mut self, now: Time, entry: Queued, load: &mut Load, verdicts: &mut Verdicts) {
         self.catch_up(now);
-        if full(self.limit, self.packets(), self.bytes(), entry.size) {
+        if load.is_full(entry.size) {
             return verdicts.drop(entry, DropReason::QueueFull);
         }
-        self.push(entry);
+        self.push(entry, load);
     }
 
-    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued> {
+    fn dequeue(&mut self, now: Time, load: &mut Load, verdicts: &mut Verdicts) -> Option<Queued> {
         self.catch_up(now);
-        while self.packets() > 0 {
+        while load.packets > 0 {
             let entry = if self.serves_l4s() {
-                self.signal_l4s(now, verdicts)
+                self.signal_l4s(now, load, verdicts)
             } else {
-                self.signal_classic(verdicts)
+                self.signal_classic(load, verdicts)
             };
             if entry.is_some() {
                 return entry;
@@ -187,28 +185,14 @@ impl Queue for DualPi2 {
         None
     }
 
-    fn packets(&self) -> usize {
-        self.l4s.len() + self.classic.len()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.l4s.bytes + self.classic.bytes
+    fn push(&mut self, entry: Queued, load: &mut Load) {
+        let is_l4s = matches!(entry.ecn, Ecn::L4s | Ecn::Marked);
+        if is_l4s { &mut self.l4s } else { &mut self.classic }.push(entry, load);
     }
 
     fn drain(&mut self) -> Vec<Queued> {
         let mut entries = self.l4s.drain();
         entries.extend(self.classic.drain());
-        entries.sort_by_key(|entry| entry.since);
         entries
-    }
-
-    fn set_limit(&mut self, limit: QueueLimit) {
-        self.limit = limit;
-    }
-
-    fn restore(&mut self, entries: Vec<Queued>) {
-        for entry in entries {
-            self.push(entry);
-        }
     }
 }

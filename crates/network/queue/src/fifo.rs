@@ -2,8 +2,8 @@
 
 use base::{Bandwidth, Bytes, Time};
 
-use crate::backlog::{Backlog, full};
-use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
+use crate::backlog::{Backlog, Load};
+use crate::{DropReason, Queue, Queued, Verdicts};
 
 /// The packet that is dropped when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,68 +14,46 @@ pub(crate) enum Full {
     DropHead,
 }
 
-/// A list with a limit: drop-tail or drop-head.
+/// A list: drop-tail or drop-head.
 #[derive(Debug)]
-pub struct Fifo {
+pub(crate) struct Fifo {
     backlog: Backlog,
-    limit: QueueLimit,
     when_full: Full,
 }
 
 impl Fifo {
-    pub(crate) const fn new(limit: QueueLimit, when_full: Full) -> Self {
-        Self { backlog: Backlog::new(), limit, when_full }
-    }
-
-    /// Changes the limit. Packets beyond the new limit stay queued.
-    pub const fn set_limit(&mut self, limit: QueueLimit) {
-        self.limit = limit;
+    pub(crate) fn new(when_full: Full) -> Self {
+        Self { backlog: Backlog::default(), when_full }
     }
 }
 
 impl Queue for Fifo {
     #[inline]
-    fn enqueue(&mut self, _now: Time, entry: Queued, verdicts: &mut Verdicts) {
-        while full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
+    fn enqueue(&mut self, _now: Time, entry: Queued, load: &mut Load, verdicts: &mut Verdicts) {
+        while load.is_full(entry.size) {
             let oldest = match self.when_full {
                 Full::DropTail => None,
-                Full::DropHead => self.backlog.pop(),
+                Full::DropHead => self.backlog.pop(load),
             };
             let Some(oldest) = oldest else {
                 return verdicts.drop(entry, DropReason::QueueFull);
             };
             verdicts.drop(oldest, DropReason::QueueFull);
         }
-        self.backlog.push(entry);
+        self.backlog.push(entry, load);
     }
 
     #[inline]
-    fn dequeue(&mut self, _now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
-        self.backlog.pop()
+    fn dequeue(&mut self, _now: Time, load: &mut Load, _: &mut Verdicts) -> Option<Queued> {
+        self.backlog.pop(load)
     }
 
-    #[inline]
-    fn packets(&self) -> usize {
-        self.backlog.len()
-    }
-
-    #[inline]
-    fn bytes(&self) -> u64 {
-        self.backlog.bytes
+    fn push(&mut self, entry: Queued, load: &mut Load) {
+        self.backlog.push(entry, load);
     }
 
     fn drain(&mut self) -> Vec<Queued> {
         self.backlog.drain()
-    }
-
-    fn set_limit(&mut self, limit: QueueLimit) {
-        self.limit = limit;
-    }
-
-    fn restore(&mut self, entries: Vec<Queued>) {
-        for entry in entries {
-            self.backlog.push(entry);
-        }
     }
 }
 
@@ -93,19 +71,19 @@ pub(crate) struct Policer {
 const BIT: u128 = 1_000_000_000;
 
 impl Policer {
-    pub(crate) fn new(rate: Bandwidth, burst: Bytes, limit: QueueLimit) -> Self {
+    pub(crate) fn new(rate: Bandwidth, burst: Bytes) -> Self {
         Self {
             rate,
             burst: burst.count(),
             tokens: u128::from(burst.count()) * 8 * BIT,
             refilled: Time::ZERO,
-            queue: Fifo::new(limit, Full::DropTail),
+            queue: Fifo::new(Full::DropTail),
         }
     }
 }
 
 impl Queue for Policer {
-    fn enqueue(&mut self, now: Time, entry: Queued, verdicts: &mut Verdicts) {
+    fn enqueue(&mut self, now: Time, entry: Queued, load: &mut Load, verdicts: &mut Verdicts) {
         let elapsed = now.since(self.refilled).as_nanos();
         self.refilled = now;
         let refill = u128::from(elapsed) * u128::from(self.rate.bits_per_sec());
@@ -115,30 +93,18 @@ impl Queue for Policer {
             return verdicts.drop(entry, DropReason::Policed);
         }
         self.tokens -= cost;
-        self.queue.enqueue(now, entry, verdicts);
+        self.queue.enqueue(now, entry, load, verdicts);
     }
 
-    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued> {
-        self.queue.dequeue(now, verdicts)
+    fn dequeue(&mut self, now: Time, load: &mut Load, verdicts: &mut Verdicts) -> Option<Queued> {
+        self.queue.dequeue(now, load, verdicts)
     }
 
-    fn packets(&self) -> usize {
-        self.queue.packets()
-    }
-
-    fn bytes(&self) -> u64 {
-        Queue::bytes(&self.queue)
+    fn push(&mut self, entry: Queued, load: &mut Load) {
+        self.queue.push(entry, load);
     }
 
     fn drain(&mut self) -> Vec<Queued> {
         self.queue.drain()
-    }
-
-    fn set_limit(&mut self, limit: QueueLimit) {
-        self.queue.set_limit(limit);
-    }
-
-    fn restore(&mut self, entries: Vec<Queued>) {
-        self.queue.restore(entries);
     }
 }

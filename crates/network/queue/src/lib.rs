@@ -33,6 +33,7 @@ mod drr;
 mod dual_pi2;
 mod fair;
 mod fifo;
+mod flows;
 mod pie;
 mod red;
 mod sfq;
@@ -42,13 +43,14 @@ mod tests;
 mod waiting;
 
 pub use config::{Discipline, Error, QueueConfig, QueueLimit};
-pub use fifo::Fifo;
 pub use slab::{Slab, Slot};
 pub use waiting::Waiting;
 
 use std::fmt::Debug;
 
 use base::Time;
+
+use backlog::Load;
 
 /// The descriptor of a queued packet.
 #[derive(Clone, Copy, Debug)]
@@ -174,21 +176,16 @@ impl Verdicts {
     }
 }
 
-/// A queue discipline. Packets are single segments. Time never decreases.
-pub trait Queue: Debug + Send {
+/// The order and drops of a discipline. Packets are single segments. Time never decreases. `load`
+/// is that of the queue; lists keep it.
+trait Queue: Debug + Send {
     /// Enqueues a packet; this or other packets may be dropped.
-    fn enqueue(&mut self, now: Time, entry: Queued, verdicts: &mut Verdicts);
+    fn enqueue(&mut self, now: Time, entry: Queued, load: &mut Load, verdicts: &mut Verdicts);
     /// Dequeues the next packet to transmit; packets before it may be dropped. `None` if
     /// the queue is empty.
-    fn dequeue(&mut self, now: Time, verdicts: &mut Verdicts) -> Option<Queued>;
-    /// Number of queued packets.
-    fn packets(&self) -> usize;
-    /// Queued wire bytes.
-    fn bytes(&self) -> u64;
-    /// Removes all packets, in an order that keeps the order of each flow.
+    fn dequeue(&mut self, now: Time, load: &mut Load, verdicts: &mut Verdicts) -> Option<Queued>;
+    /// Adds a packet regardless of the limit.
+    fn push(&mut self, entry: Queued, load: &mut Load);
+    /// Removes all packets, each flow's in order; the caller clears the load.
     fn drain(&mut self) -> Vec<Queued>;
-    /// Changes the limit. Packets beyond the new limit stay queued until the next arrival.
-    fn set_limit(&mut self, limit: QueueLimit);
-    /// Restores the result of a predecessor's `drain`, regardless of the limit.
-    fn restore(&mut self, entries: Vec<Queued>);
 }

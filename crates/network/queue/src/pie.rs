@@ -1,12 +1,12 @@
 //! Proportional integral controller enhanced (PIE, RFC 8033).
 //!
 //! The queueing delay is that of the last packet that left, as in Linux, not estimated from the
-//! departure rate (RFC 8033 §5.2 allows both). PIE is always active (§5.4 is optional).
+//! departure rate (RFC 8033 §4.3 allows both). PIE is always active (§5.3 is optional).
 
 use base::{RandomStream, Ratio, Span, Time};
 
 use crate::aqm::Aqm;
-use crate::backlog::{Backlog, mark};
+use crate::backlog::{Backlog, Load, mark};
 use crate::{DropReason, Queued, Verdicts};
 
 /// PIE's parameters.
@@ -26,11 +26,11 @@ const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
 /// Bytes of two packets of mean size: a shorter queue is not touched (§4.1, `MEAN_PKTSIZE`).
 const SHORT_QUEUE: u64 = 2 * 1500;
-/// Bounds of the accumulated probability within which a decision is random (§5.5).
+/// Bounds of the accumulated probability within which a decision is random (§5.4).
 const DERANDOMIZED: (f64, f64) = (0.85, 8.5);
 /// Probability above which packets are dropped even if they are ECN-capable (§5.1).
 const MAX_MARK_PROBABILITY: f64 = 0.1;
-/// Largest step of the probability where it is above 10 % (§5.6).
+/// Largest step of the probability where it is above 10 % (§5.5).
 const MAX_STEP: f64 = 0.02;
 /// Factor of the probability in each interval without a queue (§4.2).
 const DECAY: f64 = 0.98;
@@ -41,7 +41,7 @@ const SCALES: [(f64, f64); 6] =
 const IDLE_INTERVALS: u64 = 1_026;
 
 /// The state of RFC 8033 §4.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Pie {
     probability: f64,
     /// Sum of the probabilities since the last drop.
@@ -74,7 +74,7 @@ impl Pie {
         self.next_update = Some(next);
     }
 
-    /// `calculate_drop_prob` (§4.2), with the burst allowance (§4.3).
+    /// `calculate_drop_prob` (§4.2), with the burst allowance (§4.4).
     fn update(&mut self, parameters: &Parameters) {
         let target = parameters.target.as_secs_f64();
         let error = self.delay - target;
@@ -98,7 +98,7 @@ impl Pie {
         self.last_delay = self.delay;
     }
 
-    /// `drop_early` (§4.1), with derandomization (§5.5).
+    /// `drop_early` (§4.1), with derandomization (§5.4).
     fn drops(&mut self, parameters: &Parameters, queued: u64, random: &mut RandomStream) -> bool {
         let calm = self.last_delay < parameters.target.as_secs_f64() / 2.0;
         if self.burst_left > Span::ZERO || calm && self.probability < 0.2 || queued <= SHORT_QUEUE {
@@ -148,10 +148,11 @@ impl Aqm for Pie {
         now: Time,
         parameters: &Parameters,
         backlog: &mut Backlog,
+        load: &mut Load,
         _verdicts: &mut Verdicts,
     ) -> Option<Queued> {
         self.catch_up(now, parameters);
-        let entry = backlog.pop();
+        let entry = backlog.pop(load);
         let left = entry.as_ref().filter(|_| !backlog.is_empty());
         self.delay = left.map_or(0.0, |entry| now.since(entry.since).as_secs_f64());
         entry

@@ -5,8 +5,8 @@
 
 use base::{Bytes, RandomStream, Ratio, Span, Time};
 
-use crate::backlog::{Backlog, full, mark};
-use crate::{DropReason, Queue, QueueLimit, Queued, Verdicts};
+use crate::backlog::{Backlog, Load, mark};
+use crate::{DropReason, Queue, Queued, Verdicts};
 
 /// RED's parameters.
 #[derive(Debug)]
@@ -58,7 +58,6 @@ const BILLION: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Red {
     parameters: Parameters,
-    limit: QueueLimit,
     random: RandomStream,
     backlog: Backlog,
     average: u64,
@@ -69,16 +68,11 @@ pub(crate) struct Red {
 }
 
 impl Red {
-    pub(crate) const fn new(
-        parameters: Parameters,
-        limit: QueueLimit,
-        random: RandomStream,
-    ) -> Self {
+    pub(crate) fn new(parameters: Parameters, random: RandomStream) -> Self {
         Self {
             parameters,
-            limit,
             random,
-            backlog: Backlog::new(),
+            backlog: Backlog::default(),
             average: 0,
             since_drop: 0,
             idle_since: Some(Time::ZERO),
@@ -145,9 +139,9 @@ impl Red {
 }
 
 impl Queue for Red {
-    fn enqueue(&mut self, now: Time, mut entry: Queued, verdicts: &mut Verdicts) {
+    fn enqueue(&mut self, now: Time, mut entry: Queued, load: &mut Load, verdicts: &mut Verdicts) {
         self.update_average(now);
-        if full(self.limit, self.backlog.len(), self.backlog.bytes, entry.size) {
+        if load.is_full(entry.size) {
             self.since_drop = 0;
             return verdicts.drop(entry, DropReason::QueueFull);
         }
@@ -163,11 +157,11 @@ impl Queue for Red {
         } else {
             self.since_drop += 1;
         }
-        self.backlog.push(entry);
+        self.backlog.push(entry, load);
     }
 
-    fn dequeue(&mut self, now: Time, _verdicts: &mut Verdicts) -> Option<Queued> {
-        let entry = self.backlog.pop();
+    fn dequeue(&mut self, now: Time, load: &mut Load, _: &mut Verdicts) -> Option<Queued> {
+        let entry = self.backlog.pop(load);
         let more = !self.backlog.is_empty();
         if !more {
             self.idle_since = Some(now);
@@ -180,26 +174,12 @@ impl Queue for Red {
         entry
     }
 
-    fn packets(&self) -> usize {
-        self.backlog.len()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.backlog.bytes
+    fn push(&mut self, entry: Queued, load: &mut Load) {
+        self.backlog.push(entry, load);
     }
 
     fn drain(&mut self) -> Vec<Queued> {
         self.pace.left = None;
         self.backlog.drain()
-    }
-
-    fn set_limit(&mut self, limit: QueueLimit) {
-        self.limit = limit;
-    }
-
-    fn restore(&mut self, entries: Vec<Queued>) {
-        for entry in entries {
-            self.backlog.push(entry);
-        }
     }
 }

@@ -16,6 +16,7 @@ fn disciplines() -> Vec<Discipline> {
         Discipline::DropHead,
         Discipline::Red { min, max, probability, weight, harddrop: true },
         Discipline::CoDel { target, interval },
+        Discipline::Fq { flows: 16, quantum },
         Discipline::FqCoDel { target, interval, flows: 16, quantum },
         Discipline::Pie { target, update: target, burst: Span::ZERO },
         Discipline::FqPie { target, update: target, burst: Span::ZERO, flows: 16, quantum },
@@ -133,8 +134,7 @@ fn a_shorter_limit_spares_what_waits_already() {
     let mut owner = Owner::new(queue(Discipline::DropTail, false));
     let arrival = Step::Arrive { after: 0, size: 100, flow: 0, dscp: 0, ecn: Ecn::NotCapable };
     (0..5).for_each(|number| owner.step(Time::ZERO, number, &arrival));
-    let Waiting::Fifo(list) = &mut owner.queue else { panic!("drop-tail is a plain list") };
-    list.set_limit(QueueLimit::Bytes(Bytes::new(450)));
+    owner.queue.set_limit(QueueLimit::Bytes(Bytes::new(450)));
     let slot = owner.slab.put((9, 50));
     let since = Time::ZERO;
     let entry = Queued { since, slot, size: 50, flow: 0, dscp: 0, ecn: Ecn::NotCapable };
@@ -152,6 +152,7 @@ fn configurations_out_of_range_are_named_and_work_all_the_same() {
         (Discipline::Priority { bands: 0 }, Error::Bands),
         (Discipline::Priority { bands: 9 }, Error::Bands),
         (Discipline::Sfq { flows: 0, quantum, perturb: None }, Error::Flows),
+        (Discipline::Fq { flows: 8, quantum }, Error::Flows),
         (Discipline::FqCoDel { target: span, interval: span, flows: 8, quantum }, Error::Flows),
     ];
     for (discipline, error) in wrong {
@@ -214,4 +215,32 @@ fn slots_are_used_again() {
     *slab.get_mut(third) = "third";
     assert_eq!((*slab.get(second), *slab.get(third)), ("second", "third"));
     assert!(slab.memory() >= memory);
+}
+
+/// A flow that becomes active is sent first until it has used a quantum, once.
+#[test]
+fn fq_sends_new_flows_first_for_one_quantum() {
+    let mut owner =
+        Owner::new(queue(Discipline::Fq { flows: 16, quantum: Bytes::new(3000) }, false));
+    let arrive = |owner: &mut Owner, flow| {
+        let ecn = Ecn::NotCapable;
+        let arrival = Step::Arrive { after: 0, size: 1000, flow, dscp: 0, ecn };
+        owner.step(Time::ZERO, flow, &arrival);
+    };
+    let next = |owner: &mut Owner| {
+        let entry = owner.queue.dequeue(Time::ZERO, &mut owner.verdicts).unwrap();
+        owner.give_up(entry.slot)
+    };
+    (0..6).for_each(|_| arrive(&mut owner, 1));
+    let bulk: Vec<_> = (0..4).map(|_| next(&mut owner)).collect();
+    assert_eq!(bulk, [1; 4]);
+    (0..4).for_each(|_| arrive(&mut owner, 2));
+    // Three packets of the new flow, then the rest of the old flow's quantum.
+    let mixed: Vec<_> = (0..6).map(|_| next(&mut owner)).collect();
+    assert_eq!(mixed, [2, 2, 2, 1, 1, 2]);
+    // An emptied flow has no second turn as a new flow.
+    arrive(&mut owner, 2);
+    (0..3).for_each(|_| arrive(&mut owner, 3));
+    let last: Vec<_> = (0..4).map(|_| next(&mut owner)).collect();
+    assert_eq!(last, [3, 3, 3, 2]);
 }

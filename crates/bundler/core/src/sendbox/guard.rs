@@ -77,9 +77,8 @@ struct Trial {
     rate: f64,
     /// The queue at its start, in seconds.
     queue: f64,
-    /// Whether packets had queued for some time before it, and whether the queue was short.
+    /// Whether packets had queued for some time before it.
     queued: bool,
-    empty: bool,
     /// Whether the rate is too low for a fair share beside another bundle.
     deep: bool,
 }
@@ -89,9 +88,8 @@ struct Trial {
 pub(super) struct Guard {
     constants: Constants,
 
-    /// Averages under control.
+    /// Average under control.
     rate: f64,
-    queue: f64,
     /// Maximum of `rate` since a trial last corrected it.
     reference: f64,
     controlled_since: Time,
@@ -133,7 +131,6 @@ impl Guard {
         Self {
             constants: *constants,
             rate: 0.0,
-            queue: 0.0,
             reference: 0.0,
             controlled_since: Time::ZERO,
             queued_since: None,
@@ -205,7 +202,7 @@ impl Guard {
         }
         let deficient = self.rate < self.constants.deficit * self.reference;
         if deficient && steady && seen.now >= self.next_trial {
-            return self.begin_trial(seen, target, rates);
+            return self.begin_trial(seen, rates);
         }
         Action::Control
     }
@@ -218,7 +215,6 @@ impl Guard {
         self.rate += (received - self.rate) * share(constant);
         let (queue, long) = (queue(seen), self.constants.queue * target);
         self.queued_since = (queue > long).then(|| self.queued_since.unwrap_or(seen.now));
-        self.queue += (queue.min(long) - self.queue) * share(self.constants.queue_average);
         // A lower rate without a queue may be a fair share beside another bundle.
         if queue <= long {
             self.reference += (self.rate - self.reference) * share(self.constants.forget);
@@ -226,17 +222,11 @@ impl Guard {
         self.reference = self.reference.max(self.rate);
     }
 
-    fn begin_trial(
-        &mut self,
-        seen: &Observation,
-        target: f64,
-        rates: impl Fn(Span) -> Option<Rates>,
-    ) -> Action {
+    fn begin_trial(&mut self, seen: &Observation, rates: impl Fn(Span) -> Option<Rates>) -> Action {
         let queued = self.is_queued(seen.now);
-        let empty = self.queue < self.constants.empty * target;
         let early = seen.now.since(self.controlled_since) <= span(self.constants.grace);
         let deep = self.rate <= self.constants.deep * self.reference;
-        if !queued && !empty && !deep && early {
+        if !queued && !deep && early {
             return Action::Control;
         }
         let round_trips = self.constants.trial_rounds * seen.min_rtt.as_secs_f64();
@@ -247,7 +237,7 @@ impl Guard {
             if self.is_free { self.constants.trial_rate_free } else { self.constants.trial_rate };
         let rate = (self.reference / before).min(most).max(self.constants.trial_rate) * before;
         let (began, queue) = (seen.now, queue(seen));
-        self.trial = Some(Trial { began, span, before, rate, queue, queued, empty, deep });
+        self.trial = Some(Trial { began, span, before, rate, queue, queued, deep });
         Action::Trial(rate)
     }
 
@@ -279,7 +269,7 @@ impl Guard {
             self.reference = rate;
         }
         let is_share = !trial.queued && !trial.deep;
-        if is_gain && !is_share && !trial.empty && self.is_harm(seen.now, trial.queued) {
+        if is_gain && !is_share && self.is_harm(seen.now, trial.queued) {
             return Action::Release;
         }
         self.spacing = match (is_gain, is_share) {

@@ -237,9 +237,7 @@ impl Loop {
             (Some(rate), _) => Some(within(rate)),
             // Packets queued at the previous rate must not be sent in one burst.
             (None, Some(capacity)) if backlog => {
-                let Constants { guard, start, .. } = &self.constants;
-                let flush = if self.guard.is_released() { guard.flush } else { start.flush };
-                let rate = capacity.bits_per_sec() as f64 * flush;
+                let rate = capacity.bits_per_sec() as f64 * self.constants.start.flush;
                 Some(within(Bandwidth::from_bits_per_sec(rate as u64)))
             }
             (None, _) => settings.ceiling,

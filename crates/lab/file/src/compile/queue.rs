@@ -9,13 +9,15 @@ use super::Compiler;
 use crate::code::Code;
 use crate::diagnostic::{Sink, suggest};
 use crate::fields::{
-    CODEL, DIRECTION, DROPTAIL, DRR, DUALPI2, FQ_CODEL, Key, Name, PIE, POLICER, PRIORITY,
+    CODEL, DIRECTION, DROPTAIL, DRR, DUALPI2, FQ, FQ_CODEL, Key, Name, PIE, POLICER, PRIORITY,
     QUEUE_KINDS, RED, Raw, SFQ,
 };
 use crate::tree::{Table, Value};
 
 /// The text of an unlimited queue limit.
 pub(crate) const UNLIMITED: &str = "unlimited";
+/// Default quantum of `fq`.
+const FQ_QUANTUM_PACKETS: u64 = 10;
 
 /// The surroundings of a queue, on which its defaults and limits depend.
 pub struct Surroundings {
@@ -123,6 +125,10 @@ impl Surroundings {
             "drophead" => Discipline::DropHead,
             "red" => red(table, limit, full_size, sink),
             "codel" => Discipline::CoDel { target, interval },
+            "fq" => {
+                let quantum = table.read(FQ.quantum).unwrap_or(full_size * FQ_QUANTUM_PACKETS);
+                Discipline::Fq { flows, quantum }
+            }
             "fq-codel" => Discipline::FqCoDel { target, interval, flows, quantum },
             "pie" | "fq-pie" => {
                 let target = table.read(PIE.target);

@@ -21,7 +21,7 @@ section! {
     from: Option<String>, Text, Required, "Its sendbox.";
     to: Option<String>, Text, Required, "Its receivebox.";
     name: Option<String>, Text, Unset("FROM-TO"), "Unique among bundles.";
-    scheduler: Raw, Either(&[Text, Variant(&QUEUE_KINDS)]), Default("sfq"),
+    scheduler: Raw, Either(&[Text, Variant(&QUEUE_KINDS)]), Default("fq"),
         "The scheduler of the sendbox: a queue like `queue` of a link, but no \
          policer. Without a `limit` it holds what the path carries in two round trips, and no \
          less than 200 ms' worth or 200 packets; a bundle has no `bdp`. Without `flows` there are \

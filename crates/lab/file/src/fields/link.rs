@@ -239,6 +239,15 @@ section! {
 }
 
 section! {
+    pub(crate) FQ: Fq = "an FQ queue",
+    "Fair flow queues, a new flow first until it has sent a quantum (RFC 8290 §4, without CoDel).";
+    + DROPTAIL.limit;
+    + FQ_CODEL.flows;
+    quantum: Option<Bytes>, PACKETS, Unset("10 full-size packets"),
+        "Wire bytes per flow queue and round.";
+}
+
+section! {
     pub(crate) PIE: Pie = "a PIE queue", "Proportional integral controller enhanced (RFC 8033).";
     + CODEL.limit;
     + RED.ecn;
@@ -308,6 +317,7 @@ pub(crate) const QUEUE_KINDS: Variant = Variant {
         ("drophead", &DROPHEAD),
         ("red", RED.section),
         ("codel", CODEL.section),
+        ("fq", FQ.section),
         ("fq-codel", FQ_CODEL.section),
         ("pie", PIE.section),
         ("fq-pie", FQ_PIE.section),

@@ -38,8 +38,14 @@ node = "b"
 run = "true"
 "#;
 
-fn plan() -> Plan {
-    lab::parse("pair.toml", LAB, Path::new(".")).unwrap().plans.remove(0)
+fn parse(text: &str) -> Plan {
+    lab::parse("lab.toml", text, Path::new(".")).unwrap().plans.remove(0)
+}
+
+/// The first message of a run of the plan.
+fn hello_of(plan: &Plan) -> Hello {
+    let start = Start { id: "0", repeat: "", clock: Clock::Wall, engine: Engine::default() };
+    Hello::of(plan, &crate::begin(plan, start), Path::new("runs/pair-0"), Source::Live)
 }
 
 fn at(millis: u64) -> Time {
@@ -67,7 +73,7 @@ fn flow_sample(end: u64, bytes: u64, rtt: Option<u64>) -> FlowSample {
 
 #[test]
 fn frame_sums_bytes_and_drops_and_keeps_maxima() {
-    let mut builder = FrameBuilder::new(&plan(), Span::from_millis(200));
+    let mut builder = FrameBuilder::new(&parse(LAB), Span::from_millis(200));
     builder.link(&link_sample(100, 100_000, 3_000, 1));
     builder.link(&link_sample(200, 25_000, 9_000, 2));
     builder.flow(&flow_sample(100, 10_000, Some(50)));
@@ -94,7 +100,7 @@ fn frame_sums_bytes_and_drops_and_keeps_maxima() {
 
 #[test]
 fn late_samples_and_skipped_frames_lose_no_bytes() {
-    let mut builder = FrameBuilder::new(&plan(), INTERVAL);
+    let mut builder = FrameBuilder::new(&parse(LAB), INTERVAL);
     builder.link(&link_sample(100, 1_000, 0, 0));
     assert!((builder.poll(at(200)).unwrap().links[0].directions[0].sent_bps - 80e3).abs() < 1e-6);
     // The sample of the first frame arrives after it.
@@ -116,7 +122,7 @@ fn late_samples_and_skipped_frames_lose_no_bytes() {
 #[test]
 fn last_frame_has_at_least_half_of_the_length() {
     let ends = |end| {
-        let frames = FrameBuilder::new(&plan(), INTERVAL).finish(at(end));
+        let frames = FrameBuilder::new(&parse(LAB), INTERVAL).finish(at(end));
         frames.into_iter().map(|frame| (frame.t, frame.span)).collect::<Vec<_>>()
     };
     assert_eq!(ends(249), [(0.1, 0.1), (0.249, 0.149)]);
@@ -135,7 +141,7 @@ fn live_frames_have_whole_sampling_intervals_of_at_least_100_ms() {
 
 #[test]
 fn frame_and_state_contain_changes_of_their_interval() {
-    let plan = Arc::new(plan());
+    let plan = Arc::new(parse(LAB));
     let mut builder = FrameBuilder::new(&plan, INTERVAL);
     let mut schedule = Schedule::new(Arc::clone(&plan));
     let fields = [("link.out.up.rate".to_owned(), "5 Mbit/s".to_owned())];
@@ -165,7 +171,7 @@ fn frame_and_state_contain_changes_of_their_interval() {
 
 #[test]
 fn watch_returns_state_before_next_frame() {
-    let tap = Tap::new(FrameBuilder::new(&plan(), INTERVAL));
+    let tap = Tap::new(FrameBuilder::new(&parse(LAB), INTERVAL));
     tap.with(|builder| builder.event(at(10), "before"));
     tap.with(|builder| builder.log(at(10), Level::Info, "lab", "before"));
     assert!(!tap.is_watched());
@@ -245,7 +251,7 @@ fn messages_have_the_documented_form_and_round_trip() {
     let problem = Problem { message: "no".to_owned(), help: None };
     let answer = Answer { id: 7, errors: vec![problem], ..Answer::default() };
     let end = End { t: 3.0, outcome: "passed".to_owned(), ..End::default() };
-    let mut hello = hello();
+    let mut hello = hello_of(&parse(LAB));
     // Not all decimals round-trip.
     for node in &mut hello.nodes {
         (node.x, node.y) = (0.25, 0.5);
@@ -256,15 +262,9 @@ fn messages_have_the_documented_form_and_round_trip() {
     }
 }
 
-fn hello() -> Hello {
-    let plan = plan();
-    let start = Start { id: "0", repeat: "", clock: Clock::Wall, engine: Engine::default() };
-    Hello::of(&plan, &crate::begin(&plan, start), Path::new("runs/pair-0"), Source::Live)
-}
-
 #[test]
 fn hello_describes_links_and_paths() {
-    let hello = hello();
+    let hello = hello_of(&parse(LAB));
     let names: Vec<&str> = hello.nodes.iter().map(|node| node.name.as_str()).collect();
     let node = |name| names.iter().position(|other| *other == name).unwrap() as u32;
     let out = &hello.links[1];
@@ -295,9 +295,7 @@ fn paths_of_equal_cost_are_unknown() {
         .map(|(a, b)| format!("[[link]]\nends = [\"{a}\", \"{b}\"]\ndelay = \"1 ms\"\n"));
     let more = routers.concat() + &links.concat() + "[[flow]]";
     let text = LAB.replace("[[flow]]", &more).replace("[\"r\", \"b\"]", "[\"s\", \"b\"]");
-    let plan = lab::parse("pair.toml", &text, Path::new(".")).unwrap().plans.remove(0);
-    let start = Start { id: "0", repeat: "", clock: Clock::Wall, engine: Engine::default() };
-    let hello = Hello::of(&plan, &crate::begin(&plan, start), Path::new("x"), Source::Live);
+    let hello = hello_of(&parse(&text));
     assert!(hello.flows[0].path.is_empty(), "{:?}", hello.flows);
 }
 
@@ -379,9 +377,8 @@ transport = "mctcp"
 
 #[test]
 fn frames_have_series_and_states_of_systems() {
-    let plan = lab::parse("systems.toml", SYSTEMS, Path::new(".")).unwrap().plans.remove(0);
-    let start = Start { id: "0", repeat: "", clock: Clock::Wall, engine: Engine::default() };
-    let hello = Hello::of(&plan, &crate::begin(&plan, start), Path::new("x"), Source::Live);
+    let plan = parse(SYSTEMS);
+    let hello = hello_of(&plan);
     let kinds: Vec<_> = hello.systems.iter().map(|it| (&*it.name, &*it.kind)).collect();
     assert_eq!(kinds, [("site", "bundler"), ("bulk", "mctcp")]);
     let plots = hello.systems.iter().flat_map(|system| &system.plots);

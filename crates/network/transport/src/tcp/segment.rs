@@ -217,7 +217,7 @@ mod tests {
         for marks in 0..8 {
             assert_eq!(Flags::ACK.with_marks(marks).marks(), marks);
         }
-        // AE, CWR and ECE are bits 8, 7 and 6 of the header's flags (RFC 9768 §3.2).
+        // AE, CWR and ECE are bits 8, 7 and 6 of the header's flags (RFC 9768 §3.2.2).
         assert_eq!(Flags::ACK.with_marks(7).bits(), 0x1d0);
         assert_eq!((Flags::AE.bits(), Flags::NONE.with_marks(9).bits()), (0x100, 0x40));
     }

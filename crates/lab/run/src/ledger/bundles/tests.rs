@@ -111,7 +111,7 @@ fn summary_has_states_means_and_counters() {
         let summaries = ledger(&plan, handle).summaries(&plan, second(10));
         let [upload] = &summaries[..] else { panic!("one bundle: {summaries:?}") };
         assert_eq!((upload.from.as_str(), upload.to.as_str()), ("sb", "rb"));
-        assert_eq!((upload.scheduler.as_str(), upload.control.as_str()), ("sfq", "copa"));
+        assert_eq!((upload.scheduler.as_str(), upload.control.as_str()), ("fq", "copa"));
         let share = |state: &str| (upload.time[state] * 1e3).round() as u64;
         assert_eq!(share("learning"), 400, "{:?}", upload.time);
         assert_eq!((share("delay"), share("fail-open"), share("stopped")), (300, 150, 150));

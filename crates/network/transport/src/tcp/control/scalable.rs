@@ -12,11 +12,11 @@ use super::window::{Phase, Window, delivered};
 use super::{AckSample, Cause, CongestionControl, LostSegment, Sent, Setup};
 use crate::tcp::packed::packed;
 
-/// g: weight of a round trip in α (RFC 8257 §3.3, the recommended 1/16).
+/// g: weight of a round trip in α (RFC 8257 §3.3); 1/16 as in Linux.
 const WEIGHT: f64 = 1.0 / 16.0;
 /// Round-trip time as which Prague treats shorter ones (section 2.4.4, `RTT_virt`).
 const VIRTUAL_RTT: Span = Span::from_millis(25);
-/// Prague's bursts last at most this long (section 2.4.2).
+/// Prague's bursts last at most this long (the draft on packet pacing).
 const BURST: Span = Span::from_micros(250);
 
 /// A window that follows the share of marked packets.

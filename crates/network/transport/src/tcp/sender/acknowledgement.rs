@@ -99,7 +99,7 @@ impl Sender {
 
     /// Packets that an acknowledgement newly reports as marked. After the loss of
     /// acknowledgements the counter modulo 8 is ambiguous: the largest possible value up to the
-    /// number of new segments counts (RFC 9768, appendix A.1).
+    /// number of new segments counts (RFC 9768, appendix A.2.1).
     fn reported_marks(&mut self, segment: &Segment, segments: u32) -> u32 {
         match self.ecn {
             Feedback::Off => 0,
