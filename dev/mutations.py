@@ -223,6 +223,13 @@ MUTATIONS = [
         "dropping_a_stream_resets_the_peer",
     ),
     Mutation(
+        "abandoned-attempt",
+        "crates/mctcp/core/src/driver/turn.rs",
+        "if is_established && !here.up && !here.over {",
+        "if is_established && !here.up {",
+        "ignores_an_abandoned_attempt_that_succeeds",
+    ),
+    Mutation(
         "round-robin",
         "crates/mctcp/core/src/scheduler/simple.rs",
         "Some(*id) > self.last",

@@ -95,7 +95,7 @@ impl Scope<'_> {
     /// Opens a connection with a tag. The caller calls `flush` after it has written.
     fn open(&mut self, tag: u32) -> u32 {
         if let Some(streams) = &mut self.streams {
-            return streams.connect(self.net, tag);
+            return streams.driver().connect(self.net.now, tag);
         }
         *self.opened += 1;
         let hash = mix(self.parameters.hash, *self.opened);
@@ -105,7 +105,7 @@ impl Scope<'_> {
     /// The application's tag of a connection, if the connection exists.
     fn tag_mut(&mut self, connection: u32) -> Option<&mut u32> {
         match &mut self.streams {
-            Some(streams) => streams.tag_mut(connection),
+            Some(streams) => streams.driver().tag_mut(connection),
             None => self.net.connection(connection).map(|connection| &mut connection.tag),
         }
     }
@@ -113,7 +113,7 @@ impl Scope<'_> {
     /// Queues payload at an end; `flush` sends it.
     fn write(&mut self, connection: u32, side: usize, bytes: u64) {
         if let Some(streams) = &mut self.streams {
-            streams.write(connection, side, bytes);
+            streams.driver().write(connection, side, bytes);
         } else if let Some(connection) = self.net.connection(connection) {
             connection.ends[side].tcp.write(bytes);
         }
@@ -122,7 +122,7 @@ impl Scope<'_> {
     /// Queues an unlimited amount of payload at an end.
     fn write_unlimited(&mut self, connection: u32, side: usize) {
         if let Some(streams) = &mut self.streams {
-            streams.write_unlimited(connection, side);
+            streams.driver().write(connection, side, u64::MAX);
         } else if let Some(connection) = self.net.connection(connection) {
             connection.ends[side].tcp.write_unlimited();
         }
@@ -131,7 +131,7 @@ impl Scope<'_> {
     /// Closes an end for writing.
     fn finish(&mut self, connection: u32, side: usize) {
         if let Some(streams) = &mut self.streams {
-            streams.finish(connection, side);
+            streams.driver().finish(connection, side);
         } else if let Some(connection) = self.net.connection(connection) {
             connection.ends[side].tcp.finish();
         }
@@ -140,7 +140,7 @@ impl Scope<'_> {
     /// Whether the server leaves received data in the receive buffer instead of reading it.
     fn hold(&mut self, connection: u32, held: bool) {
         if let Some(streams) = &mut self.streams {
-            streams.hold(connection, held);
+            streams.driver().hold(connection, held);
         } else if let Some(connection) = self.net.connection(connection) {
             connection.ends[1].holds = held;
         }

@@ -11,6 +11,7 @@
 //! | [`Session`] | one end of a stream: sequencing, acknowledgement, credit, reinjection, paths |
 //! | [`acceptor`] | a listener's admission: distinguishes sessions from joins, verifies joins,
 //! enforces limits |
+//! | [`driver`] | drives the sessions of a flow's both ends over any transport |
 //! | [`Scheduler`] | selects the subflow for the next frame |
 //!
 //! | frame | from | carries |
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acceptor;
+pub mod driver;
 mod error;
 pub mod frame;
 pub mod path;

@@ -68,7 +68,7 @@ impl Transport for Scope<'_> {
         past.add(self, connection);
         **self.past.get_or_insert_default() = past;
         match &mut self.streams {
-            Some(streams) => streams.forget(connection),
+            Some(streams) => streams.driver().forget(connection),
             None => self.net.close(connection),
         }
     }

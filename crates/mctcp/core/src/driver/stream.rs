@@ -3,21 +3,20 @@
 use std::collections::VecDeque;
 
 use base::Time;
-use mctcp::session::Opening;
-use mctcp::{Counted, PathId, Session};
 
-use super::Shape;
-use crate::net::State;
+use super::{Setup, StreamState, Transport};
+use crate::session::Opening;
+use crate::{PathId, Payload, Session};
 
 /// Pending bytes of an application that writes without end.
 const ENDLESS: u64 = u64::MAX;
 
 /// Both ends of a stream. Side 0 is the client.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct Stream<P> {
     pub(super) tag: u32,
     /// The server's session starts with the client's HELLO.
-    pub(super) sessions: [Option<Session<Counted>>; 2],
+    pub(super) sessions: [Option<Session<P>>; 2],
     pub(super) ends: [End; 2],
     /// A session has changed since it was last polled.
     pub(super) touched: [bool; 2],
@@ -39,20 +38,21 @@ pub(super) struct Stream {
 pub(super) struct End {
     /// Bytes that the session has not accepted yet; or [`ENDLESS`].
     pending: u64,
+    /// Bytes that it has accepted.
+    written: u64,
     finish: bool,
     finished: bool,
     /// It is writable.
     pub(super) up: bool,
-    pub(super) known: State,
+    pub(super) known: StreamState,
 }
 
-impl Stream {
-    pub(super) fn connect(now: Time, shape: &Shape, seed: [u8; 32], tag: u32) -> Self {
+impl<P: Payload> Stream<P> {
+    pub(super) fn connect(now: Time, setup: &Setup, seed: [u8; 32], tag: u32) -> Self {
         let opening = Opening { seed, target: String::new(), secret: None, proof: false };
-        let mut session = Session::connect(shape.settings.clone(), opening);
-        for path in (0..shape.paths()).map(PathId) {
-            let backup = shape.way(path).backup;
-            session.add_path(now, path, mctcp::frame::Priority { backup, weight: 1 });
+        let mut session = Session::connect(setup.settings.clone(), opening);
+        for (path, priority) in (0..).map(PathId).zip(&setup.paths) {
+            session.add_path(now, path, *priority);
         }
         Self {
             tag,
@@ -74,11 +74,6 @@ impl Stream {
         self.touched[side] = true;
     }
 
-    pub(super) fn write_unlimited(&mut self, side: usize) {
-        self.ends[side].pending = ENDLESS;
-        self.touched[side] = true;
-    }
-
     pub(super) fn finish(&mut self, side: usize) {
         self.ends[side].finish = true;
         self.touched[side] = true;
@@ -90,15 +85,19 @@ impl Stream {
     }
 
     /// Writes pending bytes to a session, as far as its buffer has space.
-    pub(super) fn feed(&mut self, now: Time, side: usize) {
+    pub(super) fn feed<L>(&mut self, transport: &mut impl Transport<P, L>, side: usize) {
         let end = &mut self.ends[side];
         let Some(session) = &mut self.sessions[side] else { return };
+        let now = transport.now();
         while end.pending > 0 {
             let bytes = end.pending.min(session.writable().count());
             if bytes == 0 {
                 return;
             }
-            let left = session.write(now, Counted(bytes as usize)).map_or(0, |left| left.0 as u64);
+            let payload = transport.produce(side, end.written, bytes);
+            let bytes = payload.len() as u64;
+            let left = session.write(now, payload).map_or(0, |left| left.len() as u64);
+            end.written += bytes - left;
             if end.pending != ENDLESS {
                 end.pending -= bytes - left;
             }
@@ -114,23 +113,24 @@ impl Stream {
 
     /// Reads received bytes of a session unless the application holds them; returns the
     /// number of bytes.
-    pub(super) fn read(&mut self, now: Time, side: usize) -> u64 {
+    pub(super) fn read<L>(&mut self, transport: &mut impl Transport<P, L>, side: usize) -> u64 {
         if self.held && side == 1 {
             return 0;
         }
         let Some(session) = &mut self.sessions[side] else { return 0 };
         let mut bytes = 0;
-        while let Some(Counted(piece)) = session.read(now) {
-            bytes += piece as u64;
+        while let Some(piece) = session.read(transport.now()) {
+            bytes += piece.len() as u64;
+            transport.consume(side, piece);
         }
         bytes
     }
 
     /// The state of an end, if it has changed since the last call.
-    pub(super) fn learn(&mut self, side: usize) -> Option<State> {
+    pub(super) fn learn(&mut self, side: usize) -> Option<StreamState> {
         let end = &mut self.ends[side];
         let session = self.sessions[side].as_ref()?;
-        let state = State {
+        let state = StreamState {
             established: end.up,
             finished: session.read_finished(),
             closed: session.is_closed() || session.failed().is_some(),
@@ -160,6 +160,11 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// The key of the next [`insert`](Self::insert).
+    pub(super) fn next_key(&self) -> u32 {
+        self.free.front().copied().unwrap_or(self.places.len() as u32)
+    }
+
     pub(super) fn insert(&mut self, value: T) -> u32 {
         let at = self.free.pop_front().unwrap_or_else(|| {
             self.places.push(None);
@@ -183,8 +188,8 @@ impl<T> Slab<T> {
         self.places.get_mut(at as usize)?.as_deref_mut()
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = u32> {
-        let taken = |(at, place): (usize, &Option<Box<T>>)| place.is_some().then_some(at as u32);
-        self.places.iter().enumerate().filter_map(taken)
+    pub(super) fn keys(&self) -> Vec<u32> {
+        let taken = |(at, place): (u32, &Option<Box<T>>)| place.is_some().then_some(at);
+        (0..).zip(&self.places).filter_map(taken).collect()
     }
 }
