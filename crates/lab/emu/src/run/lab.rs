@@ -166,9 +166,7 @@ pub(super) struct Running {
 impl Running {
     fn start(mut job: Job, mut side: LabSide) -> Result<Self> {
         let plan = Arc::clone(&job.plan);
-        let link_up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
-        let routes = Arc::new(Routes::compute(&plan, &link_up));
-        routes.fill(&plan);
+        let routes = first_routes(&plan);
         let mut warnings = Vec::new();
         warn_all(&mut warnings, &side.notices);
         warnings.extend(privileged_programs(&job));
@@ -635,6 +633,14 @@ fn wait_for_start(channel: &mut BufReader<UnixStream>, meter: &mut Meter) -> Sta
 /// Wall-clock time of lab time zero, nanoseconds since 1970 (UTC).
 fn unix_start(common: Option<CommonStart>) -> u64 {
     sys::clock::realtime() + common.map_or(CALIBRATION_LEAD, CommonStart::until).as_nanos()
+}
+
+/// The routes at the start, with all tables.
+fn first_routes(plan: &Plan) -> Arc<Routes> {
+    let link_up: Vec<bool> = plan.links.iter().map(|link| link.up).collect();
+    let routes = Routes::compute(plan, &link_up);
+    routes.fill(plan);
+    Arc::new(routes)
 }
 
 /// The hosts for the registry, by name.
