@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::extract::ws::{self, CloseFrame, WebSocket, WebSocketUpgrade, close_code};
@@ -17,6 +18,9 @@ use crate::{MAX_WATCHERS, Shared};
 
 /// Maximum length of the reason in a close frame (RFC 6455 §5.5: 125 B with the code).
 const MAX_REASON_BYTES: usize = 123;
+
+/// Time in which a page must read and answer a close frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection ends with this code and reason.
 pub(crate) type Closed = (u16, String);
@@ -56,14 +60,19 @@ pub(crate) async fn until_stopped(shared: &Shared, serve: impl Future<Output = C
     }
 }
 
-/// Sends a close frame.
+/// Sends a close frame, and discards what the page sends until it closes its end: unread data would
+/// reset the connection, and the page could lose the frame (RFC 6455 §7.1.1).
 pub(crate) async fn close(socket: &mut WebSocket, (code, reason): Closed) {
     let mut end = reason.len().min(MAX_REASON_BYTES);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }
     let frame = CloseFrame { code, reason: reason[..end].into() };
-    let _ = socket.send(ws::Message::Close(Some(frame))).await;
+    let closing = async {
+        let sent = socket.send(ws::Message::Close(Some(frame))).await;
+        while sent.is_ok() && matches!(socket.recv().await, Some(Ok(_))) {}
+    };
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, closing).await;
 }
 
 /// Serves a page until the connection ends.
