@@ -118,7 +118,8 @@ fn headers(plan: &Plan, legs: &[[Leg; 2]], packet: &Packet<Body>) -> Option<Vec<
                 _ => [bundler::message::PORT; 2],
             };
             bytes.extend(udp_header(ports, payload));
-            let sum = sum(&bytes).max(1).to_be_bytes();
+            // 0 would mean "no checksum".
+            let sum = Some(sum(&bytes)).filter(|sum| *sum > 0).unwrap_or(u16::MAX).to_be_bytes();
             bytes[start + UDP_HEADER - 2..start + UDP_HEADER].copy_from_slice(&sum);
         }
     }

@@ -362,7 +362,8 @@ impl Engine for Simulation {
             self.captures = Some(captures);
         }
         if !plan.tcp_events.is_empty() {
-            let wanted = |flow: &Flow| plan.tcp_events.contains(&flow.id()).then_some(flow.id());
+            let is_wanted = |id: &FlowId| plan.tcp_events.binary_search(id).is_ok();
+            let wanted = |flow: &Flow| Some(flow.id()).filter(is_wanted);
             let flows = self.flows.iter().map(wanted).collect();
             self.net.tcp_events = Some(Box::new(TcpEvents::new(recorder.clone(), flows)));
         }
